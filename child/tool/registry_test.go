@@ -1,6 +1,7 @@
 package tool_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -297,6 +298,33 @@ func TestAbort(t *testing.T) {
 		close(free)
 		if err := registry.Wait(t.Context()); err != nil || registry.Stuck() != 0 {
 			t.Errorf("%d calls are stuck after their end, error %v", registry.Stuck(), err)
+		}
+	})
+}
+
+// What a call has put out is kept, also if it does not return after an abort, up to a bound.
+func TestAbortKeepsWhatAStuckCallPutOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		registry := tool.NewRegistry([]tool.Tool{fake{"stuck", func(_ context.Context, c tool.Call) (string, error) {
+			c.Kept.Add([]byte("half of it\n"))
+			if string(c.Input) == `{"much":1}` {
+				c.Kept.Add(bytes.Repeat([]byte("x"), 1<<20))
+			}
+			<-free
+			return "", nil
+		}}}, tool.Options{MaxOutput: 1 << 20})
+		for input, want := range map[string]string{`{}`: "half of it\n\n[the turn was aborted]", `{"much":1}`: "x\n[1032203 more bytes are lost]\n[the turn was aborted]"} {
+			ctx, abort := context.WithCancel(t.Context())
+			time.AfterFunc(time.Minute, abort)
+			got := registry.Run(ctx, "", []protocol.ToolCall{call("stuck", input)}, nil)[0]
+			if !got.IsError || !strings.HasPrefix(got.Text, "half of it\n") || !strings.HasSuffix(got.Text, want) || len(got.Text) > 17<<10 {
+				t.Errorf("%s: %t, %d bytes, %.40q … %.80q", input, got.IsError, len(got.Text), got.Text, got.Text[max(0, len(got.Text)-80):])
+			}
+		}
+		close(free)
+		if err := registry.Wait(t.Context()); err != nil {
+			t.Error(err)
 		}
 	})
 }

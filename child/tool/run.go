@@ -200,6 +200,7 @@ func (r *Registry) invoke(parent context.Context, t Tool, call Call) (Result, er
 		result Result
 		err    error
 	}
+	call.Kept = &Kept{}
 	answers := make(chan answer, 1)
 	var returned atomic.Bool // the second to swap it, the tool or its waiter, finds it true
 	r.running.Go(func() {
@@ -236,7 +237,7 @@ func (r *Registry) invoke(parent context.Context, t Tool, call Call) (Result, er
 		return a.result, reason(parent, ctx, limit, a.err)
 	}
 	r.options.Log.Warn("tool does not return", zap.String("tool", call.Name), zap.Int64("stuck", r.stuck.Load()))
-	return Result{}, reason(parent, ctx, limit, ctx.Err())
+	return call.Kept.result(reason(parent, ctx, limit, ctx.Err()))
 }
 
 // reason puts the end of a context into words that a model can use.

@@ -9,6 +9,8 @@ package tool
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -36,6 +38,44 @@ type Call struct {
 	Permit permission.Permit
 	// Progress hears what the tool puts out while it runs; nil: nobody does.
 	Progress Progress
+	// Kept is told what the tool puts out, for the result of a call that does not return in
+	// time. It may be nil.
+	Kept *Kept
+}
+
+// Kept is the beginning of what a call has put out so far. A nil Kept keeps nothing. It is
+// safe for concurrent use.
+type Kept struct {
+	mu    sync.Mutex
+	text  []byte // at most maxKept
+	total int
+}
+
+const maxKept = 16 << 10 // bytes
+
+// Add adds text that was put out.
+func (k *Kept) Add(text []byte) {
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.text = append(k.text, text[:min(len(text), maxKept-len(k.text))]...)
+	k.total += len(text)
+}
+
+// result is what was put out by a call that ended because of err, and that it did.
+func (k *Kept) result(err error) (Result, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.total == 0 {
+		return Result{}, err
+	}
+	text := string(k.text)
+	if missing := k.total - len(text); missing > 0 {
+		text += fmt.Sprintf("\n[%d more bytes are lost]", missing)
+	}
+	return Result{Text: text + "\n[" + err.Error() + "]", IsError: true}, nil
 }
 
 // Progress hears what a call puts out while it runs. It is safe for concurrent use.

@@ -2,7 +2,7 @@ package shell
 
 // Collect gives chunks to a collector, and what it shows of them and has told.
 func Collect(most int, dir string, chunks [][]byte) (text, told string) {
-	c := newCollector(most, dir, heard{&told})
+	c := newCollector(most, dir, heard{&told}, nil)
 	defer c.close()
 	for _, b := range chunks {
 		_, _ = c.Write(b)

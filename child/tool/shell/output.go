@@ -37,12 +37,13 @@ type collector struct {
 	lost   error         // why the file does not have it all
 	heard  tool.Progress // nil: nobody listens
 	told   int64         // bytes, to heard
+	kept   *tool.Kept
 	binary bool
 	rest   []byte // of a character whose end has not come
 }
 
-func newCollector(most int, dir string, heard tool.Progress) *collector {
-	return &collector{half: most / 2, dir: dir, heard: heard}
+func newCollector(most int, dir string, heard tool.Progress, kept *tool.Kept) *collector {
+	return &collector{half: most / 2, dir: dir, heard: heard, kept: kept}
 }
 
 // Write takes all of b; there is no error.
@@ -51,6 +52,7 @@ func (c *collector) Write(b []byte) (int, error) {
 		c.binary = c.binary || binary(b[:min(int64(len(b)), sample-c.total)])
 	}
 	c.stream(b)
+	c.kept.Add(b)
 	fits := len(c.head)+len(b) <= 2*c.half && c.tail == nil
 	if fits {
 		c.head = append(c.head, b...)

@@ -173,7 +173,7 @@ func (s *shell) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 		return tool.Result{}, err
 	}
 	defer p.Close()
-	out := newCollector(s.maxOutput, s.options.OutputDir, c.Progress)
+	out := newCollector(s.maxOutput, s.options.OutputDir, c.Progress, c.Kept)
 	defer out.close()
 	_, failed := io.Copy(out, p.Stdout())
 	exit := p.Wait()
