@@ -3,6 +3,7 @@ package supervisor_test
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,19 +67,19 @@ func TestUnsavedNarrowingOutlivesItsProcess(t *testing.T) {
 
 // What could not be saved is tried again each second, until there is room, and no longer.
 func TestUnsavedNarrowingIsTriedAgain(t *testing.T) {
-	tries, full := 0, true
+	var tries atomic.Int64
+	var room atomic.Bool
 	play := supervisortest.Play{Command: func(c *supervisortest.Child, cmd protocol.Command) bool {
 		if _, ok := cmd.(protocol.SetPermissions); !ok {
 			return false
 		}
 		answer := map[string]any{"ok": true, "permissions": map[string]any{"preset": "sandboxed"}}
-		if full {
+		if first := tries.Add(1) == 1; !room.Load() {
 			answer = map[string]any{"ok": false, "error": "no space left", "reason": protocol.StorageFull}
-			if tries == 0 { // later there is nothing more to take away
+			if first { // later there is nothing more to take away
 				answer["permissions"], answer["granted"] = map[string]any{"preset": "sandboxed"}, map[string]any{"preset": "trusted"}
 			}
 		}
-		tries++
 		c.Respond(cmd, answer)
 		return true
 	}}
@@ -88,16 +89,16 @@ func TestUnsavedNarrowingIsTriedAgain(t *testing.T) {
 		if _, err := supervisor.Do(h.Context(), a, set); err == nil {
 			t.Fatal("there was room")
 		}
-		after := func(d time.Duration, want int, unsaved bool) {
+		after := func(d time.Duration, want int64, unsaved bool) {
 			t.Helper()
 			time.Sleep(d) //nolint:forbidigo // the clock is that of synctest
 			synctest.Wait()
-			if got := a.Info().Narrowed != nil; tries != want || got != unsaved {
-				t.Errorf("%d tries, unsaved %t, want %d, %t", tries, got, want, unsaved)
+			if got := a.Info().Narrowed != nil; tries.Load() != want || got != unsaved {
+				t.Errorf("%d tries, unsaved %t, want %d, %t", tries.Load(), got, want, unsaved)
 			}
 		}
 		after(3500*time.Millisecond, 4, true)
-		full = false
+		room.Store(true)
 		after(time.Second, 5, false)
 		after(time.Minute, 5, false)
 	})
