@@ -213,8 +213,9 @@ func stateful(c *supervisortest.Child, cmd protocol.Command) bool {
 	}
 	switch cmd := cmd.(type) {
 	case protocol.GetState:
+		streaming, turn := c.Turn()
 		c.Respond(cmd, map[string]any{
-			"ok": true, "streaming": false, "model": "echo", "provider": "test", "reasoning": false,
+			"ok": true, "streaming": streaming, "turn_id": turn, "model": "echo", "provider": "test", "reasoning": false,
 			"session_id": "session-" + c.Spec().ID, "message_count": len(c.Messages()), "cwd": "/site", "preset": preset,
 			"system_prompt": "You are a test.", "system_prompt_path": "/site/NEXUS.md", "system_prompt_layers": []string{"/site/NEXUS.md"}, "halted_at_iteration_limit": false,
 			"permissions": map[string]any{

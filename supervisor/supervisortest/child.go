@@ -111,6 +111,13 @@ func (c *Child) Spec() supervisor.Spec { return c.spec }
 // Gone is closed once the child has ended.
 func (c *Child) Gone() <-chan struct{} { return c.gone }
 
+// Turn is what get_state says of turns: whether one runs, and its id.
+func (c *Child) Turn() (streaming bool, id *string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.abort != nil, c.turn
+}
+
 // Aborted is closed when the running turn is to be cancelled.
 func (c *Child) Aborted() <-chan struct{} {
 	c.mu.Lock()

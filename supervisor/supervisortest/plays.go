@@ -37,9 +37,7 @@ func (c *Child) answer(cmd protocol.Command) {
 	case protocol.Ping:
 		c.Respond(cmd, ok{"ok": true})
 	case protocol.GetState:
-		c.mu.Lock()
-		streaming, turn := c.abort != nil, c.turn
-		c.mu.Unlock()
+		streaming, turn := c.Turn()
 		c.Respond(cmd, ok{
 			"ok": true, "streaming": streaming, "turn_id": turn, "model": c.modelName(), "provider": "test",
 			"session_id": "session-" + c.spec.ID, "message_count": len(c.Messages()), "cwd": "/", "preset": "sandboxed",
