@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,7 +33,9 @@ func pending(ctx context.Context, c *client.Client, agent string) ([]asked, erro
 		for _, request := range now.Pending {
 			all = append(all, asked{agent, request})
 		}
-		return all, err
+		if client.KindOf(err) != api.KindServerDraining { // it still lists its agents
+			return all, err
+		}
 	}
 	agents, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
 	switch {
@@ -43,9 +44,11 @@ func pending(ctx context.Context, c *client.Client, agent string) ([]asked, erro
 	case err != nil:
 		return nil, err
 	}
-	for _, agent := range agents.Agents {
-		for _, request := range agent.Pending {
-			all = append(all, asked{agent.AgentID, request})
+	for _, one := range agents.Agents {
+		for _, request := range one.Pending {
+			if agent == "" || agent == one.AgentID {
+				all = append(all, asked{one.AgentID, request})
+			}
 		}
 	}
 	return all, nil
@@ -175,20 +178,29 @@ func respond(ctx context.Context, a *App, c *client.Client, args []string, p api
 		agent, id = args[0], args[1]
 	}
 	p.RequestID = id
-	all, err := pending(ctx, c, agent)
-	if err != nil {
-		return err
-	}
-	for _, one := range all {
-		if one.RequestID == p.RequestID {
-			if p.Decision == protocol.AllowSession && !slices.Contains(one.Decisions, p.Decision) {
-				return fmt.Errorf("%s can be allowed once only: leave out --session", p.RequestID)
+	if agent == "" {
+		all, err := pending(ctx, c, "")
+		if err != nil {
+			return err
+		}
+		for _, one := range all {
+			if one.RequestID == id {
+				agent = one.AgentID
 			}
-			responded, err := client.Do(ctx, c, one.AgentID, api.RespondPermission, p)
-			return a.done(responded, err, "%s %s of %s\n", done, p.RequestID, one.AgentID)
 		}
 	}
-	return fmt.Errorf("no request %s waits: it was answered, ended or never there", p.RequestID)
+	var responded api.RespondPermissionResult
+	var err error
+	if agent != "" {
+		responded, err = client.Do(ctx, c, agent, api.RespondPermission, p)
+	}
+	switch kind := client.KindOf(err); {
+	case agent == "", kind == api.KindPermissionRequestNotFound:
+		return fmt.Errorf("no request %s waits: it was answered, ended or never there", id)
+	case kind == api.KindInvalidParams && p.Decision == protocol.AllowSession:
+		return fmt.Errorf("%s can be allowed once only: leave out --session", id)
+	}
+	return a.done(responded, err, "%s %s of %s\n", done, id, agent)
 }
 
 // tellWaiting says on stderr which calls of an agent wait for an approval, as soon as
