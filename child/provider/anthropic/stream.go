@@ -13,6 +13,7 @@ import (
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/httpapi"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/eventstream"
 )
 
 // ask makes one request and passes on its stream.
@@ -51,7 +52,7 @@ type part struct {
 
 // take passes on what one event says. Events of kinds that are not known are
 // passed over, as the service asks for.
-func (a *answer) take(sent httpapi.Event) error {
+func (a *answer) take(sent eventstream.Event) error {
 	if sent.Name == "error" {
 		return httpapi.ReadError(sent.Data)
 	}

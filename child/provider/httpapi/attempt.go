@@ -14,9 +14,15 @@ import (
 
 	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/eventstream"
 	"nexus.internal/protocol/ratelimit"
 	"nexus.internal/protocol/tokencount"
 )
+
+// maxEvent bounds an event of a stream, in bytes.
+const maxEvent = 32 << 20
+
+var errLongEvent = &MalformedError{Problem: fmt.Sprintf("it has more than %d MiB", maxEvent>>20)}
 
 // AttemptFunc makes one request, by t.Stream, and passes on its answer, by t.Emit. It
 // returns what t.Outcome makes of the end.
@@ -88,10 +94,10 @@ func (t *Attempt) run(ctx context.Context, r provider.Request, attempt AttemptFu
 }
 
 // Stream posts question, as JSON, to path, which begins with a slash, and passes
-// the events of the answer to take. It returns without an error at the end of the
+// the events of the answer that have data to take. It returns without an error at the end of the
 // stream, when the listener has gone, and when take returns io.EOF; and else with
 // the error of take, of the connection, or of the service.
-func (t *Attempt) Stream(ctx context.Context, path string, question any, take func(Event) error) error {
+func (t *Attempt) Stream(ctx context.Context, path string, question any, take func(eventstream.Event) error) error {
 	body, err := json.Marshal(question, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return err
@@ -108,8 +114,11 @@ func (t *Attempt) Stream(ctx context.Context, path string, question any, take fu
 	}
 	defer response.Body.Close() // how the answer ended is known by then
 	t.body = &watchedBody{Reader: io.TeeReader(response.Body, &t.answered), idle: t.idle}
-	for event, err := range events(t.body) {
-		if err == nil {
+	for event, err := range eventstream.Read(t.body, maxEvent) {
+		switch {
+		case errors.Is(err, eventstream.ErrTooLong):
+			err = errLongEvent
+		case err == nil && len(event.Data) > 0:
 			err = take(event)
 		}
 		switch {

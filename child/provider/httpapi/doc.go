@@ -5,7 +5,7 @@
 //
 //	s, err := httpapi.New(options, httpapi.Vendor{Version: "/v1"})
 //	return s.Answer(ctx, request, func(ctx context.Context, t *httpapi.Attempt, r provider.Request) error {
-//		err := t.Stream(ctx, "/ask", translate(r), func(e httpapi.Event) error {
+//		err := t.Stream(ctx, "/ask", translate(r), func(e eventstream.Event) error {
 //			err := httpapi.Decode(e.Data, &event)
 //			…
 //			t.Emit(delta)

@@ -21,6 +21,7 @@ import (
 	"nexus.internal/child/provider/httpapi"
 	"nexus.internal/child/provider/httpapi/httpapitest"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/eventstream"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func plain() httpapi.AttemptFunc {
 	return func(ctx context.Context, t *httpapi.Attempt, _ provider.Request) error {
 		var said string
-		err := t.Stream(ctx, "/ask", struct{}{}, func(e httpapi.Event) error {
+		err := t.Stream(ctx, "/ask", struct{}{}, func(e eventstream.Event) error {
 			said = string(e.Data)
 			return nil
 		})

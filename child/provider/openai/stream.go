@@ -13,6 +13,7 @@ import (
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/httpapi"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/eventstream"
 )
 
 // ask makes one request and passes on its stream.
@@ -55,7 +56,7 @@ type call struct {
 }
 
 // take passes on what one event says.
-func (a *answer) take(sent httpapi.Event) error {
+func (a *answer) take(sent eventstream.Event) error {
 	if bytes.HasPrefix(sent.Data, []byte("[DONE]")) {
 		return io.EOF
 	}

@@ -1,4 +1,0 @@
-package httpapi
-
-// Events is the reader of event streams.
-var Events = events
