@@ -2,13 +2,13 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol/textcut"
@@ -41,21 +41,18 @@ type offer struct {
 // list asks the server what it has.
 func (s *session) list(ctx context.Context) (catalog, error) {
 	var c catalog
-	can := s.client.InitializeResult().Capabilities
-	if can == nil {
-		can = &sdk.ServerCapabilities{}
-	}
-	if can.Tools != nil {
+	can := s.offers.Capabilities
+	if isObject(can.Tools) {
 		if err := s.listTools(ctx, &c); err != nil {
 			return catalog{}, err
 		}
 	}
-	if can.Prompts != nil {
+	if isObject(can.Prompts) {
 		if err := s.listPrompts(ctx, &c); err != nil {
 			return catalog{}, err
 		}
 	}
-	c.resources = can.Resources != nil
+	c.resources = isObject(can.Resources)
 	return c, nil
 }
 
@@ -65,12 +62,12 @@ func (s *session) listTools(ctx context.Context, c *catalog) error {
 	taken := map[string]bool{}
 	cursor := ""
 	for range maxPages {
-		page, err := s.client.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
-		if err != nil {
+		var page toolsResult
+		if err := s.client.call(ctx, "tools/list", atCursor(cursor), &page); err != nil {
 			return fmt.Errorf("list its tools: %w", err)
 		}
 		for _, t := range page.Tools {
-			if s.server.AllowedTools != nil && !slices.Contains(s.server.AllowedTools, t.Name) {
+			if t == nil || s.server.AllowedTools != nil && !slices.Contains(s.server.AllowedTools, t.Name) {
 				continue
 			}
 			if len(c.tools) == maxTools {
@@ -103,6 +100,14 @@ func (s *session) listTools(ctx context.Context, c *catalog) error {
 	return nil
 }
 
+// atCursor are the parameters of a list that goes on at a cursor; "" is its beginning.
+func atCursor(cursor string) map[string]string {
+	if cursor == "" {
+		return map[string]string{}
+	}
+	return map[string]string{"cursor": cursor}
+}
+
 // leftOut says which tools were not taken.
 type leftOut struct {
 	many    bool
@@ -127,15 +132,16 @@ func (l *leftOut) String() string {
 }
 
 // describe makes a server's tool into one of ours.
-func describe(server Server, t *sdk.Tool) (tool.Spec, error) {
-	schema, err := json.Marshal(t.InputSchema, json.Deterministic(true))
+func describe(server Server, t *remoteTool) (tool.Spec, error) {
+	var object map[string]any
+	if !isObject(t.InputSchema) || json.Unmarshal(t.InputSchema, &object, lenient) != nil {
+		return tool.Spec{}, errors.New("has no schema that is an object")
+	}
+	schema, err := json.Marshal(object, json.Deterministic(true))
 	if err != nil {
 		return tool.Spec{}, fmt.Errorf("has a schema that cannot be written: %w", err)
 	}
-	object, ok := t.InputSchema.(map[string]any)
 	switch {
-	case !ok:
-		return tool.Spec{}, fmt.Errorf("has no schema that is an object")
 	case len(schema) > maxSchema:
 		return tool.Spec{}, fmt.Errorf("has a schema of more than %d bytes", maxSchema)
 	case object["type"] != "object":
@@ -153,8 +159,8 @@ func describe(server Server, t *sdk.Tool) (tool.Spec, error) {
 }
 
 func (s *session) listPrompts(ctx context.Context, c *catalog) error {
-	page, err := s.client.ListPrompts(ctx, nil)
-	if err != nil {
+	var page promptsResult
+	if err := s.client.call(ctx, "prompts/list", atCursor(""), &page); err != nil {
 		return fmt.Errorf("list its prompts: %w", err)
 	}
 	for _, p := range page.Prompts {

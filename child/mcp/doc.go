@@ -8,8 +8,8 @@
 //	tools := m.Tools() // a toolenv.Source
 //
 // Servers are programs that speak over stdin and stdout, or are reached by
-// streamable HTTP. Each has two goroutines for as long as it is connected and a
-// few of the SDK's; Close joins ours and ends all programs. A [Manager] is safe
+// streamable HTTP. Each has three goroutines for as long as it is connected; Close joins
+// them and ends all programs. A [Manager] is safe
 // for concurrent use. A call never waits for another one's server.
 //
 // A server is somebody else's program: one that hangs, floods, crashes or lies

@@ -1,39 +1,25 @@
 package mcp
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"io"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"go.uber.org/zap"
 )
 
 // ToolName is the name of a server's tool.
 func ToolName(server, tool string) string { return toolName(nameKey(server), tool) }
 
-// Filter is what is passed on of a stream of events, and how it ended.
-func Filter(stream []byte) ([]byte, error) {
-	e := &events{
-		body: io.NopCloser(nil), src: bufio.NewReader(bytes.NewReader(stream)), limit: &flowLimit{endConnection: func(error) {}},
-	}
-	return io.ReadAll(e)
-}
-
-// Messages are those that a program's output has, up to its end or to what is
-// not let pass.
-func Messages(stdout []byte) ([]jsonrpc.Message, error) {
-	p := newStdioTransport(printed{bytes.NewReader(stdout)}, &flowLimit{endConnection: func(error) {}}, zap.NewNop())
-	var all []jsonrpc.Message
-	for {
-		msg, err := p.Read(context.Background())
-		if err != nil {
-			return all, err
-		}
-		all = append(all, msg)
-	}
+// Receive reads a program's output up to its end, or to what ends the connection. It reports
+// whether call 1 has its answer, how many messages wait to be sent, and why it ended.
+func Receive(stdout []byte) (answered bool, outbox int, reason error) {
+	answers := make(chan incoming, 1)
+	c := newClient(&flowLimit{}, "/", make(chan struct{}, 1))
+	c.waiting[1] = answers
+	p := newStdioTransport(printed{bytes.NewReader(stdout)}, c, func(err error) { reason = err }, zap.NewNop())
+	<-p.done
+	return len(answers) > 0, len(c.outbox), reason
 }
 
 // printed is a program that has said all that it will.
@@ -46,5 +32,23 @@ func (p printed) Wait() error                      { return nil }
 func (p printed) Close()                           {}
 func (p printed) SetWriteDeadline(time.Time) error { return nil }
 
-// Sanitize is what becomes of a message; nil if it stays.
-func Sanitize(message []byte) ([]byte, error) { return sanitize(message) }
+// Texts are the texts of a result, read as that of a call, of a resource and of a prompt.
+func Texts(result []byte) (texts [3]string, err error) {
+	b := func() *resultBuilder { return (&managedServer{manager: &Manager{}}).newBuilder() }
+	var call callResult
+	if err := decodeResult(result, &call); err != nil {
+		return texts, err
+	}
+	var read resourceResult
+	if err := decodeResult(result, &read); err != nil {
+		return texts, err
+	}
+	var prompt promptResult
+	if err := decodeResult(result, &prompt); err != nil {
+		return texts, err
+	}
+	texts[0] = call.build(b()).Text
+	texts[1] = read.build(b()).Text
+	texts[2] = prompt.build(b()).Text
+	return texts, nil
+}

@@ -2,13 +2,10 @@ package mcp
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/tidwall/gjson"
 )
 
 // What a server may send (SPEC §4.9). What answers a call of ours is bounded by
@@ -28,46 +25,30 @@ var (
 	errJunk        = errors.New("it writes to stdout what is no JSON-RPC")
 )
 
-// flowLimit looks at what a server sends before the SDK does, whose queues have no
-// bound. It is safe for concurrent use.
+// flowLimit bounds what a server sends that answers no call. It is safe for concurrent use.
 type flowLimit struct {
-	endConnection context.CancelCauseFunc // ends the connection, for what the server did
-
 	mu                        sync.Mutex // guards all below
 	since                     time.Time  // the window began
 	messages, bytes, requests int        // in this window
 }
 
-// admit reports whether a message, valid JSON, is passed on. answers says that a
-// call of ours waits for it. An error ends the connection.
-func (g *flowLimit) admit(raw []byte, answers bool) (bool, error) {
-	method := gjson.GetBytes(raw, "method")
-	if !method.Exists() && answers {
-		return true, nil
-	}
+// admit reports whether a message of so many bytes is taken, which answers no call. An error
+// ends the connection.
+func (g *flowLimit) admit(size int, request bool) (bool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if now := time.Now(); now.Sub(g.since) > windowLength {
 		g.since, g.messages, g.bytes, g.requests = now, 0, 0, 0
 	}
 	g.messages++
-	g.bytes += len(raw)
+	g.bytes += size
 	if g.messages > maxMessages || g.bytes > maxBytes {
 		return false, errFlood
 	}
-	if !method.Exists() {
-		return true, nil
+	if request {
+		g.requests++
 	}
-	if !gjson.GetBytes(raw, "id").Exists() {
-		switch method.Str {
-		case "notifications/tools/list_changed", "notifications/prompts/list_changed":
-			return true, nil
-		default:
-			return false, nil // we act on no other
-		}
-	}
-	g.requests++
-	return g.requests <= maxRequests, nil
+	return !request || g.requests <= maxRequests, nil
 }
 
 // readLine reads a line with its end, of at most most bytes: of a longer one the error is

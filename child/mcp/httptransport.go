@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -13,6 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
+	"nexus.internal/protocol/eventstream"
 	"nexus.internal/protocol/strict"
 )
 
@@ -20,8 +22,15 @@ const (
 	// streamTimeout is how long a server may take to open a stream for what it
 	// says of itself. One that does not has none.
 	streamTimeout = 3 * time.Second
-	maxLine       = maxMessage + 1<<10 // bytes, of an event
+	// closeTimeout is how long the answer to the end of a session is waited for.
+	closeTimeout = 300 * time.Millisecond
+	// maxResume is the longest pause before a stream that broke is asked for anew.
+	maxResume = time.Minute
+
+	sessionHeader = "Mcp-Session-Id"
 )
+
+var errForgotten = errors.New("it does not know the session any more")
 
 // newBaseTransport is what servers are reached through.
 func newBaseTransport() *http.Transport {
@@ -36,231 +45,303 @@ func newBaseTransport() *http.Transport {
 	}
 }
 
-// httpTransport sends the requests of one connection to a server: with the headers of its
-// entry, within bounds, and none once life has ended.
+// httpTransport is the connection to a server by streamable HTTP (MCP 2025-11-25, Transports). A
+// request is a POST, which the server answers by a message or by a stream of events with the
+// answer among them. What it says of itself comes on a stream that a GET opens.
 type httpTransport struct {
-	base          http.RoundTripper
-	headers       map[string]string
-	life          context.Context //nolint:containedctx // of the connection, not of a call
-	headerTimeout time.Duration   // for the header of an answer
-	limit         *flowLimit
-	closing       sync.WaitGroup // the request that ends the session
+	http    *http.Client
+	url     string
+	headers map[string]string
+	client  *client
+	end     context.CancelCauseFunc // of the session, for what the server did
+
+	ctx    context.Context //nolint:containedctx // of the server's stream; ends with close
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup // that stream, and the end of the session
+
+	mu      sync.Mutex // guards all below
+	session string     // as the server calls it; "" for none
+	version string     // of the protocol; "" before that is agreed upon
 }
 
-// client follows no redirect, which would take the headers along.
-func (w *httpTransport) client() *http.Client {
-	return &http.Client{
-		Transport:     w,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+// newHTTPTransport makes one that follows no redirect, which would take the headers along. Its
+// wait must be called.
+func newHTTPTransport(base http.RoundTripper, server Server, c *client, end context.CancelCauseFunc) *httpTransport {
+	t := &httpTransport{
+		http: &http.Client{
+			Transport:     base,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		url: server.URL, headers: server.Headers, client: c, end: end,
 	}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	return t
 }
 
-// RoundTrip implements [http.RoundTripper]. The SDK holds a lock while it ends a
-// session, so that request is made beside it.
-func (w *httpTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.Method != http.MethodDelete {
-		return w.send(req)
+// do makes a request. after is the last event of a stream that is asked for anew, or "".
+func (t *httpTransport) do(ctx context.Context, method string, message []byte, after string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, t.url, bytes.NewReader(message))
+	if err != nil {
+		return nil, &undeliveredError{err}
 	}
-	last := req.Clone(context.WithoutCancel(req.Context()))
-	w.closing.Go(func() {
-		if resp, err := w.send(last); err == nil {
-			resp.Body.Close()
+	t.mu.Lock()
+	session, version := t.session, t.version
+	t.mu.Unlock()
+	set := func(name, value string) {
+		if value != "" {
+			req.Header.Set(name, value)
 		}
-	})
-	return &http.Response{StatusCode: http.StatusNoContent, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
-}
-
-func (w *httpTransport) send(req *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithCancel(req.Context())
-	stop := context.AfterFunc(w.life, cancel)
-	release := func() { stop(); cancel() }
-	req = req.Clone(ctx)
-	for name, value := range w.headers {
+	}
+	if method == http.MethodPost {
+		set("Content-Type", "application/json")
+		set("Accept", "application/json, text/event-stream")
+	} else {
+		set("Accept", "text/event-stream")
+	}
+	set(sessionHeader, session)
+	set("Mcp-Protocol-Version", version)
+	set("Last-Event-Id", after)
+	for name, value := range t.headers {
 		req.Header.Set(name, value)
 	}
-	timeout := w.headerTimeout
-	if req.Method == http.MethodGet {
-		timeout = streamTimeout
+	resp, err := t.http.Do(req)
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return nil, &undeliveredError{err}
 	}
-	traceOf(ctx).sent.Store(true)
-	timer := time.AfterFunc(timeout, cancel)
-	resp, err := w.base.RoundTrip(req)
-	late := !timer.Stop()
+	return resp, err
+}
+
+// send implements [transport]. Of a request it returns when its answer has been received.
+func (t *httpTransport) send(ctx context.Context, id int64, message []byte) error {
+	resp, err := t.do(ctx, http.MethodPost, message, "")
 	if err != nil {
-		release()
-		if late && req.Method == http.MethodGet && w.life.Err() == nil {
-			return &http.Response{StatusCode: http.StatusMethodNotAllowed, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
-		}
-		if late {
-			err = errors.New("it did not answer")
-		}
-		return nil, err
+		return err
 	}
-	if resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" {
-		traceOf(ctx).absent.Store(true)
-	}
-	body := &body{ReadCloser: resp.Body, left: maxMessage, limit: w.limit, release: release}
-	resp.Body = body
-	if resp.StatusCode != http.StatusOK {
-		return resp, nil
+	defer resp.Body.Close()
+	if err := t.accept(resp); err != nil || id == 0 {
+		return err
 	}
 	switch kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind {
 	case "application/json":
-		resp.Body, resp.ContentLength = &plain{body: body}, -1
+		data, err := io.ReadAll(&boundedBody{Reader: resp.Body, left: maxMessage})
+		if err == nil {
+			err = t.receive(data)
+		}
+		if err == nil && t.client.waits(id) {
+			err = errNoAnswer
+		}
+		return err
 	case "text/event-stream":
-		body.left = -1
-		resp.Body = &events{
-			body: body, src: bufio.NewReaderSize(body, 16<<10), limit: w.limit,
-			answers: req.Method == http.MethodPost,
+		return (&stream{transport: t, id: id}).follow(ctx, resp.Body)
+	default:
+		return fmt.Errorf("it answered with %.60q, which is neither JSON nor a stream of events", kind)
+	}
+}
+
+// accept looks at the head of an answer: an error is a request that was not taken.
+func (t *httpTransport) accept(resp *http.Response) error {
+	t.mu.Lock()
+	known := t.session
+	if known == "" && resp.StatusCode/100 == 2 {
+		t.session = resp.Header.Get(sessionHeader)
+	}
+	t.mu.Unlock()
+	switch {
+	case resp.StatusCode/100 == 2:
+		return nil
+	case resp.StatusCode == http.StatusNotFound && known != "":
+		t.mu.Lock()
+		t.session = ""
+		t.mu.Unlock()
+		return &undeliveredError{errForgotten}
+	}
+	var m incoming
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	if err == nil && json.Unmarshal(data, &m, lenient) == nil && m.Error != nil && m.Error.Message != "" {
+		return m.Error
+	}
+	return fmt.Errorf("HTTP status %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+}
+
+// receive passes on a message. What is none ends the session.
+func (t *httpTransport) receive(data []byte) error {
+	err := strict.Valid(data)
+	if err == nil {
+		err = t.client.receive(data)
+	}
+	if err != nil && !errors.Is(err, errFlood) {
+		err = fmt.Errorf("it sent what is no message: %w", err)
+	}
+	if err != nil {
+		t.end(err)
+	}
+	return err
+}
+
+// begin implements [transport]. It opens the server's stream: a server that has none says so, or
+// nothing.
+func (t *httpTransport) begin(ctx context.Context, version string, initialized []byte) error {
+	t.mu.Lock()
+	t.version = version
+	t.mu.Unlock()
+	if err := t.send(ctx, 0, initialized); err != nil {
+		return err
+	}
+	s := &stream{transport: t}
+	if body, err := s.open(t.ctx); err == nil {
+		t.tasks.Go(func() { _ = s.follow(t.ctx, body) }) // without it, changes are not told
+	}
+	return nil
+}
+
+// close implements [transport]. It ends the session at the server, too.
+func (t *httpTransport) close() {
+	t.cancel()
+	t.mu.Lock()
+	known := t.session != ""
+	t.mu.Unlock()
+	if !known {
+		return
+	}
+	t.tasks.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		if resp, err := t.do(ctx, http.MethodDelete, nil, ""); err == nil {
+			resp.Body.Close()
+		}
+	})
+}
+
+// wait returns when nothing of the connection is left. close must have been called.
+func (t *httpTransport) wait() { t.tasks.Wait() }
+
+// stream is a stream of events of a server.
+type stream struct {
+	transport *httpTransport
+	id        int64         // of the request that is answered there; 0 for the server's own
+	last      string        // the id of the last event; "" if it has none
+	pause     time.Duration // that the server asks for before the stream is asked for anew
+}
+
+// open asks for the server's own stream, or for one that broke. Its header must be there in
+// streamTimeout. The body is to be closed.
+func (s *stream) open(ctx context.Context) (io.ReadCloser, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	late := time.AfterFunc(streamTimeout, cancel)
+	resp, err := s.transport.do(ctx, http.MethodGet, nil, s.last)
+	if err != nil || !late.Stop() {
+		cancel()
+		if err == nil {
+			resp.Body.Close()
+			err = ctx.Err()
+		}
+		return nil, err
+	}
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if resp.StatusCode != http.StatusOK || kind != "text/event-stream" {
+		resp.Body.Close()
+		cancel()
+		return nil, &refusedError{resp.StatusCode}
+	}
+	return &cancelledBody{resp.Body, cancel}, nil
+}
+
+// refusedError is a stream that the server does not give.
+type refusedError struct{ status int }
+
+func (e *refusedError) Error() string {
+	return fmt.Sprintf("it does not go on with its stream (HTTP status %d)", e.status)
+}
+
+// follow takes the events of a stream until the answer to its request is there or ctx ends, and
+// closes the body. A stream that breaks is asked for anew, after a pause, if that can be: an answer
+// by its last event.
+func (s *stream) follow(ctx context.Context, body io.ReadCloser) error {
+	for pause := time.Second; ; pause = min(2*pause, maxResume) {
+		events, err := s.take(&boundedBody{Reader: body, left: maxMessage})
+		body.Close()
+		switch {
+		case err == nil: // it is answered
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !errors.Is(err, errNoAnswer) || s.id != 0 && s.last == "":
+			return err
+		case events > 0 && s.pause > 0:
+			pause = s.pause
+		case events > 0:
+			pause = time.Second
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+		body, err = s.open(ctx)
+		switch refused, ok := errors.AsType[*refusedError](err); {
+		case ok:
+			return refused
+		case err != nil:
+			body = http.NoBody
 		}
 	}
-	return resp, nil
 }
 
-// body is an answer of at most left bytes; -1 is without bound.
-type body struct {
-	io.ReadCloser
-	left    int
-	limit   *flowLimit
-	release context.CancelFunc
-}
-
-func (b *body) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.left < 0 {
-		return n, err
+// take takes the events of one body. The error is nil once the request is answered, wraps
+// errNoAnswer if the stream broke or ended before, and else is of a server that breaks rules.
+func (s *stream) take(body *boundedBody) (events int, err error) {
+	t := s.transport
+	for e, err := range eventstream.Read(body, maxMessage) {
+		switch {
+		case errors.Is(err, eventstream.ErrTooLong), errors.Is(err, errMessageSize):
+			t.end(errMessageSize)
+			return events, errMessageSize
+		case err != nil:
+			return events, fmt.Errorf("%w: %w", errNoAnswer, err)
+		}
+		events++
+		body.left = maxMessage
+		if e.ID != nil {
+			s.last = *e.ID
+		}
+		if e.Retry > 0 {
+			s.pause = min(e.Retry, maxResume)
+		}
+		if len(e.Data) > 0 {
+			err = t.receive(e.Data)
+		} else if _, err = t.client.limit.admit(0, false); err != nil {
+			t.end(err)
+		}
+		if err != nil || s.id != 0 && !t.client.waits(s.id) {
+			return events, err
+		}
 	}
+	return events, errNoAnswer
+}
+
+// boundedBody is an answer, or a part of one, of at most left bytes.
+type boundedBody struct {
+	io.Reader
+	left int
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
 	if b.left -= n; b.left < 0 {
-		b.left = 0
-		b.limit.endConnection(errMessageSize)
 		return 0, errMessageSize
 	}
 	return n, err
 }
 
-func (b *body) Close() error {
-	defer b.release()
+// cancelledBody gives back the context of its request when it is closed.
+type cancelledBody struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (b *cancelledBody) Close() error {
+	defer b.cancel()
 	return b.ReadCloser.Close()
-}
-
-// plain is an answer that is one message. It is read as a whole, and sanitized.
-type plain struct {
-	*body
-	whole *bytes.Reader // nil until it was read
-}
-
-func (p *plain) Read(b []byte) (int, error) {
-	if p.whole == nil {
-		data, err := io.ReadAll(p.body)
-		if err != nil {
-			return 0, err
-		}
-		if strict.Valid(data) == nil { // else it is for the SDK to say
-			sanitized, err := sanitize(data)
-			switch {
-			case err != nil:
-				p.limit.endConnection(err)
-				return 0, err
-			case sanitized != nil:
-				data = sanitized
-			}
-		}
-		p.whole = bytes.NewReader(data)
-	}
-	return p.whole.Read(b)
-}
-
-// events passes on a stream of server-sent events, without those that the limit
-// holds back.
-type events struct {
-	body    io.ReadCloser
-	src     *bufio.Reader
-	limit   *flowLimit
-	answers bool // it is the answer to a call
-
-	out []byte // not handed out yet
-	err error  // after out
-}
-
-func (e *events) Close() error { return e.body.Close() }
-
-func (e *events) Read(p []byte) (int, error) {
-	for len(e.out) == 0 {
-		if e.err != nil {
-			return 0, e.err
-		}
-		e.out, e.err = e.next()
-	}
-	n := copy(p, e.out)
-	e.out = e.out[n:]
-	return n, nil
-}
-
-// next reads one event as it was written; empty if it is held back. One that the
-// stream's end cuts off is lost.
-func (e *events) next() ([]byte, error) {
-	var raw, data []byte
-	for {
-		line, err := e.line(maxLine - len(raw))
-		if err != nil {
-			return nil, err
-		}
-		raw = append(raw, line...)
-		line = bytes.TrimRight(line, "\r\n")
-		if len(line) == 0 {
-			break
-		}
-		if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-			data = append(append(data, value...), '\n')
-		}
-	}
-	answers := e.answers
-	switch err := strict.Valid(data); {
-	case len(bytes.TrimSpace(data)) == 0: // a comment, or the place in the stream
-		data, answers = nil, false
-	case err != nil:
-		return nil, e.fail(fmt.Errorf("it sent an event that is no message: %w", err))
-	}
-	pass, err := e.limit.admit(data, answers)
-	switch {
-	case err != nil:
-		return nil, e.fail(err)
-	case !pass:
-		return nil, nil
-	}
-	sanitized, err := sanitize(data)
-	switch {
-	case err != nil:
-		return nil, e.fail(err)
-	case sanitized != nil:
-		return withData(raw, sanitized), nil
-	default:
-		return raw, nil
-	}
-}
-
-// withData is an event with other data, which is JSON.
-func withData(raw, data []byte) []byte {
-	var out []byte
-	for line := range bytes.Lines(raw) {
-		if !bytes.HasPrefix(line, []byte("data:")) && len(bytes.TrimSpace(line)) > 0 {
-			out = append(out, line...)
-		}
-	}
-	out = append(out, "data: "...)
-	out = append(out, bytes.ReplaceAll(bytes.TrimSpace(data), []byte("\n"), []byte(" "))...)
-	return append(out, "\n\n"...)
-}
-
-func (e *events) fail(err error) error {
-	e.limit.endConnection(err)
-	return err
-}
-
-func (e *events) line(most int) ([]byte, error) {
-	whole, err := readLine(e.src, most)
-	if errors.Is(err, errMessageSize) {
-		e.limit.endConnection(err)
-	}
-	return whole, err
 }

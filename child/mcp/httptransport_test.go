@@ -6,7 +6,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -192,8 +194,8 @@ func TestHTTPHostile(t *testing.T) {
 			stream(w, r, `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"data":"`+kib+`"}}`+"\n\n")
 		}, "it floods"},
 		{"comments", func(w http.ResponseWriter, r *http.Request, _ int64) { stream(w, r, ": ping\n\n") }, "it floods"},
-		{"an event that is no JSON", func(w http.ResponseWriter, r *http.Request, _ int64) { stream(w, r, "data: {]\n\n") }, "it sent an event that is no message"},
-		{"an answer that is no JSON", func(w http.ResponseWriter, _ *http.Request, _ int64) { io.WriteString(w, "{]") }, "failed to decode response"},
+		{"an event that is no JSON", func(w http.ResponseWriter, r *http.Request, _ int64) { stream(w, r, "data: {]\n\n") }, "it sent what is no message"},
+		{"an answer that is no JSON", func(w http.ResponseWriter, _ *http.Request, _ int64) { io.WriteString(w, "{]") }, "it sent what is no message"},
 		{"a redirect", func(w http.ResponseWriter, r *http.Request, _ int64) {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		}, "Temporary Redirect"},
@@ -203,7 +205,7 @@ func TestHTTPHostile(t *testing.T) {
 		}, "the MCP server s: no such thing as [secret] (code -32000)"},
 		{"a stream that ends too soon", func(w http.ResponseWriter, _ *http.Request, _ int64) {
 			w.Header().Set("Content-Type", "text/event-stream")
-		}, "request terminated without response"},
+		}, "it ended its answer without a result"},
 		{"a connection that breaks", func(http.ResponseWriter, *http.Request, int64) { panic(http.ErrAbortHandler) }, "EOF"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -316,5 +318,97 @@ func TestHTTPNobody(t *testing.T) {
 	got := status(m)
 	if got.State != protocol.MCPFailed || !strings.Contains(got.Error, "connection refused") || strings.Contains(got.Error, "tok-") {
 		t.Errorf("status %+v", got)
+	}
+}
+
+// TestHTTPResume is about streams that break: an answer is asked for by the last event before it,
+// and the server's own stream is opened again.
+func TestHTTPResume(t *testing.T) {
+	var mu sync.Mutex
+	var asked []string // the requests for streams, by their last event
+	reopened := make(chan struct{})
+	m := httpManager(t, listen(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		method, id := gjson.GetBytes(body, "method").Str, gjson.GetBytes(body, "id").Int()
+		event := func(id, text string) { fmt.Fprintf(w, "id: %s\nretry: 1\ndata: %s\n\n", id, text) }
+		if r.Method == http.MethodPost && (r.Header.Get("Mcp-Protocol-Version") == "2025-06-18") != (method != "initialize") {
+			t.Errorf("%s has the version %q", method, r.Header.Get("Mcp-Protocol-Version"))
+		}
+		switch {
+		case r.Method == http.MethodGet:
+			w.Header().Set("Content-Type", "text/event-stream")
+			last := r.Header.Get("Last-Event-Id")
+			mu.Lock()
+			asked = append(asked, last)
+			mu.Unlock()
+			switch last {
+			case "": // the first of its own
+				event("own-1", `{"jsonrpc":"2.0","method":"notifications/message","params":{}}`)
+			case "own-1":
+				close(reopened)
+				event("own-2", `{"jsonrpc":"2.0","method":"notifications/message","params":{}}`)
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			case "call-1":
+				fmt.Fprint(w, "id: call-2\ndata: ")
+				answer(w, 3, fine)
+				fmt.Fprint(w, "\n")
+			}
+		case method == "initialize":
+			w.Header().Set("Content-Type", "application/json")
+			answer(w, id, `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}`)
+		case method == "tools/list":
+			w.Header().Set("Content-Type", "application/json")
+			answer(w, id, `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)
+		case method == "tools/call":
+			if limit := gjson.GetBytes(body, `params._meta.nexus/timeout_ms`).Int(); limit != 20_000 {
+				t.Errorf("the call has the time limit %d", limit)
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			event("call-1", `{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`)
+		default:
+			w.WriteHeader(http.StatusAccepted)
+		}
+	}), mcp.Options{})
+	if got := text(t, m, "mcp_s_t"); got != "fine" {
+		t.Errorf("got %q", got)
+	}
+	<-reopened
+	mu.Lock()
+	defer mu.Unlock()
+	slices.Sort(asked)
+	if want := []string{"", "call-1", "own-1"}; !slices.Equal(asked, want) {
+		t.Errorf("streams were asked for after %q, want %q", asked, want)
+	}
+}
+
+// TestHTTPGone is about a server that is no longer there when it is called: the call cannot have
+// taken effect, is made again on a new connection, and says why that failed.
+func TestHTTPGone(t *testing.T) {
+	var sessions, ended atomic.Int32
+	s := httptest.NewServer(bare(func(w http.ResponseWriter, r *http.Request, method string, id int64) {
+		switch {
+		case r.Method == http.MethodDelete:
+			ended.Add(1)
+		case method == "tools/call":
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%d,"error":{"code":-32602,"message":"no such tool"}}`, id)
+		default:
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		}
+	}, &sessions))
+	defer s.Close()
+	m := httpManager(t, s.URL, mcp.Options{HTTP: &http.Transport{DisableKeepAlives: true}})
+	fails(t, m, "mcp_s_t", "the MCP server s: no such tool (code -32602)")
+	if err := m.Disconnect(t.Context(), "s"); err != nil || ended.Load() != 1 {
+		t.Errorf("%v; %d sessions of %d were ended at the server", err, ended.Load(), sessions.Load())
+	}
+	if err := m.Connect(t.Context(), "s", ""); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	_, err := call(t, m, "mcp_s_t")
+	if err == nil || !strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "may have taken effect") {
+		t.Errorf("a call without a server: %v", err)
 	}
 }

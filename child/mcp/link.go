@@ -7,14 +7,9 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
-	"time"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 )
-
-// closeTimeout is how long the answer to the end of an HTTP session is waited for.
-const closeTimeout = 300 * time.Millisecond
 
 // programLink is the link to a server that is a program.
 type programLink struct {
@@ -26,7 +21,7 @@ type programLink struct {
 	kill      context.CancelFunc
 }
 
-func (p *programLink) open(s *session) (sdk.Transport, error) {
+func (p *programLink) open(s *session, c *client) (transport, error) {
 	if p.start == nil {
 		return nil, errNoStart
 	}
@@ -52,8 +47,8 @@ func (p *programLink) open(s *session) (sdk.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.transport = newStdioTransport(process, &flowLimit{endConnection: s.end}, p.log)
-	context.AfterFunc(s.ctx, p.transport.closeStdin)
+	p.transport = newStdioTransport(process, c, s.end, p.log)
+	context.AfterFunc(s.ctx, p.transport.close)
 	return p.transport, nil
 }
 
@@ -64,7 +59,7 @@ func (p *programLink) release() string {
 	if p.transport == nil {
 		return ""
 	}
-	p.transport.closeStdin()
+	p.transport.close()
 	ended := ""
 	if err := p.transport.wait(); err != nil {
 		ended = err.Error()
@@ -84,17 +79,12 @@ type httpLink struct {
 	transport *httpTransport
 }
 
-func (a *httpLink) open(s *session) (sdk.Transport, error) {
-	life, cancel := context.WithCancel(context.WithoutCancel(s.ctx))
-	context.AfterFunc(s.ctx, func() { time.AfterFunc(closeTimeout, cancel) })
-	a.transport = &httpTransport{
-		base: a.base, headers: s.server.Headers, life: life, headerTimeout: s.server.Timeout + pingTimeout,
-		limit: &flowLimit{endConnection: s.end},
-	}
-	return &sdk.StreamableClientTransport{Endpoint: s.server.URL, HTTPClient: a.transport.client(), MaxEventSize: maxLine}, nil
+func (a *httpLink) open(s *session, c *client) (transport, error) {
+	a.transport = newHTTPTransport(a.base, s.server, c, s.end)
+	return a.transport, nil
 }
 
 func (a *httpLink) release() string {
-	a.transport.closing.Wait()
+	a.transport.wait()
 	return ""
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 
 	"nexus.internal/child/tool"
@@ -231,7 +230,7 @@ func (ms *managedServer) acquire(ctx context.Context) (*session, error) {
 
 // call asks the server for something. A call that cannot have been carried out
 // is made once more.
-func (ms *managedServer) call(ctx context.Context, do func(context.Context, *sdk.ClientSession) error) error {
+func (ms *managedServer) call(ctx context.Context, do func(context.Context, *client) error) error {
 	for again := false; ; again = true {
 		s, err := ms.acquire(ctx)
 		if err == nil {

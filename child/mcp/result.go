@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
@@ -41,33 +41,52 @@ func (b *resultBuilder) add(text string) {
 }
 
 // content adds one block.
-func (b *resultBuilder) content(c sdk.Content) {
-	switch c := c.(type) {
-	case *sdk.TextContent:
+func (b *resultBuilder) content(c *content) {
+	if c == nil {
+		b.line("[left out: it is not written as content is]")
+		return
+	}
+	switch c.Type {
+	case "text":
 		b.add(c.Text)
-	case *sdk.ImageContent:
-		b.image(c.Data, c.MIMEType, "")
-	case *sdk.EmbeddedResource:
+	case "image", "audio":
+		what := "picture"
+		if c.Type == "audio" {
+			what = "sound"
+		}
+		switch data, ok := decodeBase64(c.Data); {
+		case !ok:
+			b.line("[%s, %.40s: left out: its data is no base64]", what, c.MIMEType)
+		case c.Type == "image":
+			b.image(data, c.MIMEType, "")
+		default:
+			b.line("[sound, %.40s, %d bytes: left out]", c.MIMEType, len(data))
+		}
+	case "resource":
 		b.resource(c.Resource)
-	case *sdk.ResourceLink:
-		b.line("[resource %s]", entryLine(c.URI, c.Name, c.MIMEType, c.Description))
-	case *sdk.AudioContent:
-		b.line("[sound, %.40s, %d bytes: left out]", c.MIMEType, len(c.Data))
+	case "resource_link":
+		b.line("[resource %s]", entryLine(c.URI, c.resource))
 	default:
-		b.line("[content that is not known: left out]")
+		b.line("[%.40s: left out: no known kind of content]", c.Type)
 	}
 }
 
 // resource adds the content of a resource.
-func (b *resultBuilder) resource(r *sdk.ResourceContents) {
-	switch {
-	case r == nil:
-	case len(r.Blob) == 0:
+func (b *resultBuilder) resource(r *resourceContents) {
+	if r == nil {
+		b.content(nil)
+		return
+	}
+	uri := textcut.Clip(r.URI, 200)
+	switch blob, ok := decodeBase64(r.Blob); {
+	case !ok:
+		b.line("[%s, %.40s: left out: its data is no base64]", uri, r.MIMEType)
+	case len(blob) == 0:
 		b.add(r.Text)
 	case strings.HasPrefix(r.MIMEType, "image/"):
-		b.image(r.Blob, r.MIMEType, r.URI)
+		b.image(blob, r.MIMEType, r.URI)
 	default:
-		b.line("[%s, %.40s, %d bytes that are no text: left out]", textcut.Clip(r.URI, 200), r.MIMEType, len(r.Blob))
+		b.line("[%s, %.40s, %d bytes that are no text: left out]", uri, r.MIMEType, len(blob))
 	}
 }
 
@@ -89,9 +108,11 @@ func (b *resultBuilder) image(data []byte, mime, name string) {
 	b.images = append(b.images, image)
 }
 
-func (b *resultBuilder) structured(v any) {
-	data, err := json.Marshal(v, json.Deterministic(true))
-	if err != nil {
+func (b *resultBuilder) structured(v jsontext.Value) {
+	var content any
+	err := json.Unmarshal(v, &content, lenient)
+	data, writeErr := json.Marshal(content, json.Deterministic(true))
+	if err != nil || writeErr != nil {
 		b.line("[structured content that cannot be written: left out]")
 		return
 	}
@@ -108,4 +129,36 @@ func (b *resultBuilder) result(isError bool) tool.Result {
 		text = "(no content)"
 	}
 	return tool.Result{Text: text, IsError: isError, Images: b.images}
+}
+
+// build puts the result of a call together.
+func (r *callResult) build(b *resultBuilder) tool.Result {
+	for _, c := range r.Content {
+		b.content(c)
+	}
+	if b.text.Len() == 0 && len(r.StructuredContent) > 0 && r.StructuredContent.Kind() != 'n' {
+		b.structured(r.StructuredContent)
+	}
+	return b.result(r.IsError)
+}
+
+// build puts what a resource has together.
+func (r *resourceResult) build(b *resultBuilder) tool.Result {
+	for _, c := range r.Contents {
+		b.resource(c)
+	}
+	return b.result(false)
+}
+
+// build puts a prompt together.
+func (r *promptResult) build(b *resultBuilder) tool.Result {
+	for _, m := range r.Messages {
+		if m == nil {
+			b.content(nil)
+			continue
+		}
+		b.line("%s:", m.Role)
+		b.content(&m.Content)
+	}
+	return b.result(false)
 }

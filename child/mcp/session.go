@@ -1,27 +1,18 @@
 package mcp
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/url"
-	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"nexus.internal/protocol/textcut"
 )
 
 const (
-	// protocolVersion is what we ask for. Servers that are asked for a newer one,
-	// which begins in another way, may fall over.
-	protocolVersion = "2025-11-25"
 	// connectTimeout is how long a server may take to start and to say what it
 	// has.
 	connectTimeout = 30 * time.Second
@@ -30,10 +21,10 @@ const (
 	pingTimeout = 5 * time.Second
 	// refreshPause lies between two looks at a server's lists, at least.
 	refreshPause = time.Second
-	// codeUnsent is what the SDK gives to errors of HTTP that leave the session.
-	codeUnsent = -32005
 	// maxError is the longest text of an error, in bytes.
 	maxError = 2 << 10
+	// maxErrorBody is how much is read of an answer that is an error, in bytes.
+	maxErrorBody = 64 << 10
 )
 
 var errHung = errors.New("it does not answer any more")
@@ -42,7 +33,8 @@ var errHung = errors.New("it does not answer any more")
 type session struct {
 	server       Server
 	link         link
-	client       *sdk.ClientSession
+	client       *client                 // nil unless the link was opened
+	offers       initializeResult        // what the server can do
 	ctx          context.Context         //nolint:containedctx // ends with the session, and its calls with it
 	end          context.CancelCauseFunc // asks for the end, and says why
 	listsChanged chan struct{}           // has room for one: the lists have changed
@@ -53,10 +45,10 @@ type session struct {
 
 // link is what lies below a session.
 type link interface {
-	// open gives the SDK its transport. The link ends with the session.
-	open(s *session) (sdk.Transport, error)
+	// open connects the client, which is closed before release.
+	open(s *session, c *client) (transport, error)
 	// release waits until nothing is left. It says how the server's program
-	// ended, "" if there is none or nothing to say.
+	// ended, "" if there is none or nothing to say. Without an open that went well it does nothing.
 	release() string
 }
 
@@ -76,41 +68,22 @@ func dial(ctx context.Context, server Server, l link, cwd string) (*session, cat
 }
 
 func (s *session) connect(cwd string) (catalog, error) {
-	transport, err := s.link.open(s)
+	c := newClient(&flowLimit{}, cwd, s.listsChanged)
+	transport, err := s.link.open(s, c)
 	if err != nil {
 		return catalog{}, err
 	}
-	client := sdk.NewClient(&sdk.Implementation{Name: "nexus-child", Version: "1"}, &sdk.ClientOptions{
-		Capabilities:             &sdk.ClientCapabilities{RootsV2: &sdk.RootCapabilities{}}, //nolint:staticcheck // deprecated in a later version than ours
-		MultiRoundTrip:           &sdk.MultiRoundTripOptions{Disabled: true},
-		ToolListChangedHandler:   func(context.Context, *sdk.ToolListChangedRequest) { s.noteListsChanged() },
-		PromptListChangedHandler: func(context.Context, *sdk.PromptListChangedRequest) { s.noteListsChanged() },
-	})
-	root := url.URL{Scheme: "file", Path: filepath.ToSlash(cwd)}
-	client.AddRoots(&sdk.Root{URI: root.String(), Name: filepath.Base(cwd)}) //nolint:staticcheck // as above
-	s.client, err = client.Connect(s.ctx, transport, &sdk.ClientSessionOptions{ProtocolVersion: protocolVersion})
-	if err != nil {
+	c.start(transport)
+	s.client = c
+	if s.offers, err = c.initialize(s.ctx); err != nil {
 		return catalog{}, err
 	}
 	return s.list(s.ctx)
 }
 
-// noteListsChanged notes that the lists are no longer as they were.
-func (s *session) noteListsChanged() {
-	select {
-	case s.listsChanged <- struct{}{}:
-	default: // it waits already
-	}
-}
-
 // serve looks after the session until it has ended: refresh is called when its
 // lists have changed.
 func (s *session) serve(refresh func()) {
-	lost := make(chan struct{})
-	go func() {
-		defer close(lost)
-		s.end(cmp.Or(s.client.Wait(), io.EOF))
-	}()
 	for s.ctx.Err() == nil {
 		select {
 		case <-s.listsChanged:
@@ -126,7 +99,6 @@ func (s *session) serve(refresh func()) {
 		pause.Stop()
 	}
 	s.close(nil)
-	<-lost
 }
 
 // close ends the session, and returns when nothing of it is left. err is why,
@@ -134,50 +106,28 @@ func (s *session) serve(refresh func()) {
 func (s *session) close(err error) {
 	s.end(err)
 	if s.client != nil {
-		s.client.Close() //nolint:errcheck // what matters is that it is closed
+		s.client.close()
 	}
 	ended := s.link.release()
-	cause := context.Cause(s.ctx)
-	// The SDK ends a program whose first answer it does not take before it says why.
-	if errors.Is(cause, io.EOF) && err != nil && !errors.Is(err, sdk.ErrConnectionClosed) && !errors.Is(err, context.Canceled) {
-		cause = err
-	}
-	s.reason = s.explain(cause)
+	s.reason = s.explain(context.Cause(s.ctx))
 	if ended != "" {
 		s.reason += ": " + ended
 	}
 }
 
-// callTrace tells what became of the request of a call. The SDK's errors do not.
-type callTrace struct {
-	sent   atomic.Bool // it has left us
-	absent atomic.Bool // the server said that it knows of no such session
-}
-
-// callTraceKey finds the trace of a call in its context.
-type callTraceKey struct{}
-
-// traceOf is the trace of the call that a context belongs to, or of none.
-func traceOf(ctx context.Context) *callTrace {
-	if t, ok := ctx.Value(callTraceKey{}).(*callTrace); ok {
-		return t
-	}
-	return &callTrace{}
-}
-
 // call asks the server for something, within its time. The error is a *lostError
 // if the session has ended.
-func (s *session) call(parent context.Context, do func(context.Context, *sdk.ClientSession) error) error {
+func (s *session) call(parent context.Context, do func(context.Context, *client) error) error {
 	if s.suspect.Load() {
 		if err := s.ping(parent); err != nil {
 			return err
 		}
 	}
-	var trace callTrace
-	ctx, cancel := context.WithTimeout(context.WithValue(parent, callTraceKey{}, &trace), s.server.Timeout)
+	ctx, cancel := context.WithTimeout(parent, s.server.Timeout)
 	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
 	err := do(ctx, s.client)
-	notDelivered := !trace.sent.Load() || trace.absent.Load()
+	_, notDelivered := errors.AsType[*undeliveredError](err)
 	switch {
 	case err == nil:
 		return nil
@@ -208,8 +158,8 @@ func (s *session) lost(ctx context.Context, err error, notDelivered bool) error 
 func (s *session) ping(parent context.Context) error {
 	ctx, cancel := context.WithTimeout(parent, pingTimeout)
 	defer cancel()
-	err := s.client.Ping(ctx, nil)
-	if wire, ok := errors.AsType[*jsonrpc.Error](err); err == nil || ok && wire.Code != codeUnsent {
+	err := s.client.call(ctx, "ping", nil, nil)
+	if _, answered := errors.AsType[*rpcError](err); err == nil || answered {
 		s.suspect.Store(false)
 		return nil
 	}
@@ -227,22 +177,12 @@ type lostError struct {
 
 func (e *lostError) Error() string { return e.reason }
 
-// explain puts an error of the SDK into words: without addresses and secrets,
-// and bounded.
+// explain puts an error into words: without addresses and secrets, and bounded.
 func (s *session) explain(err error) string {
 	text := "it ended"
-	urlError, isURL := errors.AsType[*url.Error](err)
-	wire, isWire := errors.AsType[*jsonrpc.Error](err)
-	switch {
-	case isURL:
+	if urlError, ok := errors.AsType[*url.Error](err); ok {
 		text = urlError.Err.Error()
-	case isWire && wire.Code != codeUnsent:
-		text = fmt.Sprintf("%s (code %d)", wire.Message, wire.Code)
-	case isWire:
-		text = strings.ReplaceAll(err.Error(), wire.Message+": ", "")
-	case errors.Is(err, sdk.ErrConnectionClosed): // after whom was called, what was said
-		_, text, _ = strings.Cut(err.Error(), `": `)
-	case err != nil && !errors.Is(err, io.EOF):
+	} else if err != nil && !errors.Is(err, io.EOF) {
 		text = err.Error()
 	}
 	return textcut.Clip(s.server.clean(text), maxError)

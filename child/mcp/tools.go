@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
@@ -17,6 +16,9 @@ import (
 	"nexus.internal/protocol/strict"
 	"nexus.internal/protocol/textcut"
 )
+
+// timeLimitKey is the member of a call's _meta that tells how long its answer is waited for, in ms.
+const timeLimitKey = "nexus/timeout_ms"
 
 // maxListed is how many resources one call lists.
 const maxListed = 200
@@ -82,22 +84,17 @@ func (r *serverTool) Run(ctx context.Context, c tool.Call) (tool.Result, error) 
 }
 
 func (ms *managedServer) callTool(ctx context.Context, name string, in jsontext.Value) (tool.Result, error) {
-	var answer *sdk.CallToolResult
-	err := ms.call(ctx, func(ctx context.Context, c *sdk.ClientSession) (err error) {
-		answer, err = c.CallTool(ctx, &sdk.CallToolParams{Name: name, Arguments: in})
-		return err
+	var answer callResult
+	err := ms.call(ctx, func(ctx context.Context, c *client) error {
+		answer = callResult{}
+		return c.call(ctx, "tools/call", map[string]any{
+			"name": name, "arguments": in, "_meta": map[string]any{timeLimitKey: ms.server.Timeout.Milliseconds()},
+		}, &answer)
 	})
 	if err != nil {
 		return tool.Result{}, err
 	}
-	b := ms.newBuilder()
-	for _, c := range answer.Content {
-		b.content(c)
-	}
-	if b.text.Len() == 0 && answer.StructuredContent != nil {
-		b.structured(answer.StructuredContent)
-	}
-	return b.result(answer.IsError), nil
+	return answer.build(ms.newBuilder()), nil
 }
 
 func (ms *managedServer) listResources(ctx context.Context, in jsontext.Value) (tool.Result, error) {
@@ -107,13 +104,15 @@ func (ms *managedServer) listResources(ctx context.Context, in jsontext.Value) (
 	if err := strict.Unmarshal(in, &input, strict.RejectUnknown); err != nil {
 		return tool.Result{}, err
 	}
-	var page *sdk.ListResourcesResult
-	var templates *sdk.ListResourceTemplatesResult
-	err := ms.call(ctx, func(ctx context.Context, c *sdk.ClientSession) (err error) {
-		if page, err = c.ListResources(ctx, &sdk.ListResourcesParams{Cursor: input.Cursor}); err != nil || input.Cursor != "" {
+	var page resourcesResult
+	var templates templatesResult
+	err := ms.call(ctx, func(ctx context.Context, c *client) error {
+		page, templates = resourcesResult{}, templatesResult{}
+		err := c.call(ctx, "resources/list", atCursor(input.Cursor), &page)
+		if err != nil || input.Cursor != "" {
 			return err
 		}
-		if templates, err = c.ListResourceTemplates(ctx, nil); ctx.Err() == nil {
+		if err = c.call(ctx, "resources/templates/list", atCursor(""), &templates); ctx.Err() == nil {
 			return nil // many servers have none and say so by an error
 		}
 		return err
@@ -128,17 +127,15 @@ func (ms *managedServer) listResources(ctx context.Context, in jsontext.Value) (
 			break
 		}
 		if r != nil {
-			b.line("%s", entryLine(r.URI, r.Name, r.MIMEType, r.Description))
+			b.line("%s", entryLine(r.URI, *r))
 		}
 	}
 	if page.NextCursor != "" {
 		b.line("[there are more: call this again with cursor %q]", page.NextCursor)
 	}
-	if templates != nil {
-		for i, t := range templates.ResourceTemplates {
-			if t != nil && i < maxListed {
-				b.line("%s", entryLine(t.URITemplate, t.Name, t.MIMEType, t.Description))
-			}
+	for i, t := range templates.Templates {
+		if t != nil && i < maxListed {
+			b.line("%s", entryLine(t.URITemplate, *t))
 		}
 	}
 	if b.text.Len() == 0 {
@@ -148,9 +145,9 @@ func (ms *managedServer) listResources(ctx context.Context, in jsontext.Value) (
 }
 
 // entryLine describes a resource.
-func entryLine(uri, name, mime, description string) string {
+func entryLine(uri string, r resource) string {
 	line := uri
-	for _, part := range []string{name, mime, strings.Join(strings.Fields(description), " ")} {
+	for _, part := range []string{r.Name, r.MIMEType, strings.Join(strings.Fields(r.Description), " ")} {
 		if part != "" {
 			line += " · " + part
 		}
@@ -165,19 +162,15 @@ func (ms *managedServer) readResource(ctx context.Context, in jsontext.Value) (t
 	if err := strict.Unmarshal(in, &input, strict.RejectUnknown); err != nil {
 		return tool.Result{}, err
 	}
-	var answer *sdk.ReadResourceResult
-	err := ms.call(ctx, func(ctx context.Context, c *sdk.ClientSession) (err error) {
-		answer, err = c.ReadResource(ctx, &sdk.ReadResourceParams{URI: input.URI})
-		return err
+	var answer resourceResult
+	err := ms.call(ctx, func(ctx context.Context, c *client) error {
+		answer = resourceResult{}
+		return c.call(ctx, "resources/read", map[string]string{"uri": input.URI}, &answer)
 	})
 	if err != nil {
 		return tool.Result{}, err
 	}
-	b := ms.newBuilder()
-	for _, c := range answer.Contents {
-		b.resource(c)
-	}
-	return b.result(false), nil
+	return answer.build(ms.newBuilder()), nil
 }
 
 func (ms *managedServer) getPrompt(ctx context.Context, in jsontext.Value) (tool.Result, error) {
@@ -188,22 +181,15 @@ func (ms *managedServer) getPrompt(ctx context.Context, in jsontext.Value) (tool
 	if err := strict.Unmarshal(in, &input, strict.RejectUnknown); err != nil {
 		return tool.Result{}, err
 	}
-	var answer *sdk.GetPromptResult
-	err := ms.call(ctx, func(ctx context.Context, c *sdk.ClientSession) (err error) {
-		answer, err = c.GetPrompt(ctx, &sdk.GetPromptParams{Name: input.Name, Arguments: input.Arguments})
-		return err
+	var answer promptResult
+	err := ms.call(ctx, func(ctx context.Context, c *client) error {
+		answer = promptResult{}
+		return c.call(ctx, "prompts/get", map[string]any{"name": input.Name, "arguments": input.Arguments}, &answer)
 	})
 	if err != nil {
 		return tool.Result{}, err
 	}
-	b := ms.newBuilder()
-	for _, m := range answer.Messages {
-		if m != nil {
-			b.line("%s:", m.Role)
-			b.content(m.Content)
-		}
-	}
-	return b.result(false), nil
+	return answer.build(ms.newBuilder()), nil
 }
 
 // connectTool is the tool that stands for a server that has none yet: it starts

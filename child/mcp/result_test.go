@@ -14,7 +14,7 @@ import (
 	"nexus.internal/child/mcp"
 )
 
-// broken has content that the SDK cannot read.
+// broken has content that cannot be read.
 const broken = `{"content":[{"type":"text","text":"before"},{"type":"image","data":"no base64!","mimeType":"image/png"},
 {"type":"image","data":"UE5H","mimeType":"image/png"}, {"type":"audio","data":5,"mimeType":"audio/wav"},
 {"type":"resource","resource":{"uri":"x://y","blob":"?","mimeType":"image/gif"}},{"type":"text","text":"after"}]}`
@@ -73,33 +73,37 @@ func TestBadContent(t *testing.T) {
 	}
 }
 
-// TestMendOthers is about resources and prompts.
-func TestMendOthers(t *testing.T) {
-	for _, tc := range []struct{ name, message, want string }{
+// TestTexts is about content that is not written as it should be: it becomes a note, and what is
+// sound stays.
+func TestTexts(t *testing.T) {
+	const none, notWritten = "(no content)", "[left out: it is not written as content is]"
+	for _, tc := range []struct {
+		name, result           string
+		call, resource, prompt string
+	}{
+		{"a resource", `{"contents":[{"uri":"a","blob":"!"},{"uri":"b","text":"c"},5]}`, none, "[a, : left out: its data is no base64]\nc\n" + notWritten, none},
 		{
-			"a resource", `{"id":1,"result":{"contents":[{"uri":"a","blob":"!"},{"uri":"b","text":"c"}]}}`,
-			`{"id":1,"result":{"contents":[{"text":"[a, : left out: its data is no base64]","uri":"a"},{"uri":"b","text":"c"}]}}`,
-		},
-		{
-			"a prompt", `{"id":1,"result":{"messages":[{"role":"user","content":{"type":"image","data":"!"}}]}}`,
-			`{"id":1,"result":{"messages":[{"role":"user","content":{"text":"[picture, : left out: its data is no base64]","type":"text"}}]}}`,
+			"a prompt", `{"messages":[{"role":"user","content":{"type":"image","data":"!"}},{"role":"user","content":"x"}]}`, none, none,
+			"user:\n[picture, : left out: its data is no base64]\n" + notWritten,
 		},
 		{
 			"what is no content",
-			`{"id":1,"result":{"content":[null,5,[1],{"type":"hologram","data":"UE5H"},{},{"type":"text","text":5},{"type":"resource","resource":{"uri":7}},{"type":"text","text":"b","annotations":{"priority":"x"}},{"type":"text","text":"c"}]}}`,
-			`{"id":1,"result":{"content":[{"text":"[left out: it is not written as content is]","type":"text"},{"text":"[left out: it is not written as content is]","type":"text"},{"text":"[left out: it is not written as content is]","type":"text"},` +
-				`{"text":"[hologram: left out: no known kind of content]","type":"text"},{"text":"[: left out: no known kind of content]","type":"text"},` +
-				`{"text":"[left out: it is not written as content is]","type":"text"},{"text":"[left out: it is not written as content is]","type":"text"},` +
-				`{"text":"[left out: it is not written as content is]","type":"text"},{"type":"text","text":"c"}]}}`,
+			`{"content":[null,5,[1],{"type":"hologram","data":"UE5H"},{},{"type":"text","text":5},{"type":"resource","resource":{"uri":7}},{"type":"resource"},` +
+				`{"type":"text","text":"b","annotations":{"priority":"x"}},{"type":"text","text":"c"}]}`,
+			notWritten + "\n" + notWritten + "\n" + notWritten + "\n[hologram: left out: no known kind of content]\n[: left out: no known kind of content]\n" +
+				notWritten + "\n" + notWritten + "\n" + notWritten + "\nb\nc", none, none,
 		},
-		{"nothing to mend", `{"id":1,"result":{"content":[{"type":"image","data":"UE5H"}],"structuredContent":{"data":"!"}}}`, ""},
+		{"structured content", `{"content":[],"structuredContent":{"b":1,"a":"!"}}`, `{"a":"!","b":1}`, none, none},
+		{"none at all", `{"structuredContent":null}`, none, none, none},
 	} {
-		got, err := mcp.Sanitize([]byte(tc.message))
-		if diff := cmp.Diff(tc.want, string(got)); diff != "" || err != nil {
+		got, err := mcp.Texts([]byte(tc.result))
+		if diff := cmp.Diff([3]string{tc.call, tc.resource, tc.prompt}, got); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", tc.name, err, diff)
 		}
 	}
-	if _, err := mcp.Sanitize([]byte(`{"id":1,"result":{"content":[` + strings.Repeat("{},", 4096) + `{}]}}`)); err == nil {
-		t.Error("4097 entries are taken")
+	for _, result := range []string{`{"content":[` + strings.Repeat("{},", 4096) + `{}]}`, `{"content":{}}`, `[]`, ``} {
+		if _, err := mcp.Texts([]byte(result)); err == nil {
+			t.Errorf("%.20s is taken", result)
+		}
 	}
 }
