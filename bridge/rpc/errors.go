@@ -162,7 +162,7 @@ var services = map[string]struct {
 	suggestions []string
 }{
 	protocol.RateLimited:    {api.KindRateLimited, []string{"Wait a while, then send it again" + withNewID + ".", otherModel}},
-	protocol.Credentials:    {api.KindCredentials, []string{"Give the server a key that the service takes, in its environment or in config.json, and start it again.", otherModel}},
+	protocol.Credentials:    {api.KindCredentials, []string{"Give the server a key that the service takes, in the environment variable that config.json names (api_key_env), and start it again.", otherModel}},
 	protocol.Unreachable:    {api.KindUnreachable, []string{"Send it again" + withNewID + " when the service answers.", otherModel}},
 	protocol.BudgetExceeded: {api.KindBudgetExceeded, []string{"See what the account at the service allows.", otherModel}},
 	protocol.ContentRefused: {api.KindContentRefused, []string{"Say it in other words, or begin a new conversation.", otherModel}},

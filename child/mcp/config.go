@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"nexus.internal/protocol/mcpfile"
+	"nexus.internal/protocol/shellword"
 )
 
 const (
@@ -66,35 +67,22 @@ func (s Server) target() string {
 func (s Server) commandLine() string {
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
-		words = append(words, name+"="+quote(s.Env[name]))
+		words = append(words, name+"="+shellword.Quote(s.Env[name]))
 	}
 	if strings.Contains(s.Command, "=") {
-		words = append(words, alwaysQuote(s.Command)) // else it looks like a variable, and the next word like the program
+		words = append(words, shellword.Always(s.Command)) // else it looks like a variable, and the next word like the program
 	} else {
-		words = append(words, quote(s.Command))
+		words = append(words, shellword.Quote(s.Command))
 	}
 	for _, arg := range s.Args {
-		words = append(words, quote(arg))
+		words = append(words, shellword.Quote(arg))
 	}
 	line := strings.Join(words, " ")
 	if s.Cwd != "" {
-		line = "cd " + quote(s.Cwd) + " && " + line
+		line = "cd " + shellword.Quote(s.Cwd) + " && " + line
 	}
 	return line
 }
-
-// quote writes a word as a shell would read it.
-func quote(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@,+%", r)
-	}
-	if word != "" && strings.TrimFunc(word, plain) == "" {
-		return word
-	}
-	return alwaysQuote(word)
-}
-
-func alwaysQuote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 // newServer makes a checked entry into a Server.
 func newServer(e mcpfile.Entry, name string, project bool, getenv func(string) (string, bool)) Server {

@@ -13,6 +13,7 @@ import (
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/mcpfile"
+	"nexus.internal/protocol/shellword"
 	"nexus.internal/protocol/strict"
 	"nexus.internal/protocol/textcut"
 )
@@ -204,7 +205,7 @@ func (c connectTool) Spec() tool.Spec {
 	s := c.server.server
 	description := fmt.Sprintf("The MCP server %s is not connected", s.Name)
 	if s.Project {
-		description = fmt.Sprintf("Start the MCP server %s, which this project names (%s)", quote(s.Name), textcut.Clip(s.target(), 300))
+		description = fmt.Sprintf("Start the MCP server %s, which this project names (%s)", shellword.Quote(s.Name), textcut.Clip(s.target(), 300))
 	}
 	if c.why != "" {
 		description += ": " + strings.TrimSuffix(c.why, ".")
@@ -228,7 +229,7 @@ func (c connectTool) Scope(jsontext.Value) (tool.Scope, error) {
 	}
 	scope := tool.Scope{
 		Action:  protocol.ActionExternal,
-		Summary: fmt.Sprintf("start the MCP server %s of this project: %s", quote(s.Name), textcut.Clip(s.target(), 300)),
+		Summary: fmt.Sprintf("start the MCP server %s of this project: %s", shellword.Quote(s.Name), textcut.Clip(s.target(), 300)),
 	}
 	if s.Command != "" {
 		scope.Action, scope.Command, scope.Programs = protocol.ActionExecute, s.target(), []string{s.target()}

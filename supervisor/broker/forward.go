@@ -130,7 +130,7 @@ func (x *forwardedRequest) run(w http.ResponseWriter, r *http.Request, rest stri
 		refuse(502, "upstream_error", "provider %s answered with a redirect (%d), which is not followed: correct its base_url", x.service.name, res.StatusCode).write(w)
 	case res.StatusCode == http.StatusUnauthorized && x.service.auth == None:
 		log.Warn("a service wants a key, and has none")
-		refuse(401, "authentication_error", `provider %s wants a key, and its auth_method "none" sends none: name the key in config.json`, x.service.name).write(w)
+		refuse(401, "authentication_error", `provider %s wants a key, and its auth_method "none" sends none: name the environment variable of the key as api_key_env in config.json`, x.service.name).write(w)
 	case res.StatusCode == http.StatusUnauthorized:
 		// What a service says here holds a part of the key.
 		log.Warn("a service refused its key", zap.String("variable", x.service.keyName))

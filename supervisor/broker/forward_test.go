@@ -90,7 +90,7 @@ func TestRefusalWithoutKey(t *testing.T) {
 	h := newHouse(t, broker.Options{}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) })
 	bare := newHouse(t, broker.Options{Providers: map[string]broker.Provider{"bare": {BaseURL: h.upstream.URL, Auth: broker.None}}}, nil)
 	socket, _ := bare.start(broker.Agent{ID: "a"})
-	const want = `provider bare wants a key, and its auth_method "none" sends none: name the key in config.json`
+	const want = `provider bare wants a key, and its auth_method "none" sends none: name the environment variable of the key as api_key_env in config.json`
 	if res, answer := bare.do(socket, "POST", "/bare/chat/completions", "{}", nil); res.StatusCode != 401 || gjson.Get(answer, "error.message").Str != want {
 		t.Errorf("got %d %s, want 401 %s", res.StatusCode, answer, want)
 	}

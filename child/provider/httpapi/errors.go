@@ -60,6 +60,8 @@ func (e *ServiceError) Error() string {
 		return text + ": " + e.Message
 	case e.Code != "":
 		return text + ": " + e.Code
+	case e.Status == http.StatusNotFound: // a page, as of a web server
+		return text + ": perhaps base_url in config.json lacks a part, such as /v1"
 	default:
 		return text
 	}

@@ -311,6 +311,15 @@ func TestContextWindow(t *testing.T) {
 	}
 }
 
+// A service that has nothing there says what to look at; its own words come first.
+func TestNotFound(t *testing.T) {
+	for message, want := range map[string]string{"": "404 Not Found: perhaps base_url in config.json lacks a part, such as /v1", "no such model": "404 Not Found: no such model"} {
+		if got := (&httpapi.ServiceError{Status: 404, Message: message}).Error(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // Reasoning goes back only where nothing has changed; and an answer of which
 // nothing is reasoning has none, whatever a saved session says.
 func TestReasoned(t *testing.T) {

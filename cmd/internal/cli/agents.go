@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -194,10 +195,16 @@ func shutdown(ctx context.Context, a *App, c *client.Client, _ []string) error {
 	gone := watchServer(home, a.Port)
 	busy, _ := client.Do(ctx, c, "", api.ListAgents, api.None{}) // of the next call, the error is said
 	result, err := client.Do(ctx, c, "", api.ShutdownServer, api.None{})
-	if client.KindOf(err) == api.KindServerDraining {
+	if _, broke := errors.AsType[*client.ConnError](err); broke && !errors.Is(err, client.ErrNoServer) {
+		result, err = client.Do(ctx, c, "", api.ShutdownServer, api.None{}) // it may have ended, as somebody else asked for
+	}
+	switch {
+	case client.KindOf(err) == api.KindServerDraining:
 		result.Success = true // it ends, as was asked before
 		a.note("the server is shutting down already")
-	} else if err != nil {
+	case errors.Is(err, client.ErrNoServer):
+		result.Success = true // it has ended since it was found
+	case err != nil:
 		gone.forget()
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"nexus.internal/bridge/client"
 	"nexus.internal/cmd/internal/badflag"
 	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/shellword"
 	"nexus.internal/protocol/writequeue"
 )
 
@@ -119,6 +120,7 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	if errors.Is(err, errNoReader) {
 		return ExitNoReader
 	}
+	err = a.serverEnded(err, "")
 	status, kind := ExitRefused, "FAILED"
 	if _, ok := errors.AsType[*usageError](err); ok {
 		status, kind = ExitUsage, "USAGE"
@@ -191,7 +193,7 @@ func (a *App) adviseKey() string {
 func (a *App) self() string {
 	name := a.Name
 	if a.home != "" {
-		name += " --home " + a.home
+		name += " --home " + shellword.Quote(a.home)
 	}
 	if a.portFrom == fromFlag {
 		name += fmt.Sprintf(" --port %d", a.Port)

@@ -491,7 +491,7 @@ func TestErrorsAsJSON(t *testing.T) {
 		"--json list --port 0":   {2, "", local("USAGE", "--port must be from 1 to 65535, not 0")},
 		"list --jsn --json":      {2, "", local("USAGE", "unknown flag: --jsn: did you mean --json?")},
 		"nosuch --json":          {2, "", local("USAGE", `unknown verb \"nosuch\": see nexus-rpc --help`)},
-		"stop a --json --port 1": {3, "", local("NO_SERVER", "no server on port 1: start one with nexus serve")},
+		"stop a --json --port 1": {3, "", local("NO_SERVER", "no server on port 1: start one with nexus serve 1")},
 		"plan nosuch --json":     {1, "", local("FAILED", "read the plan: open nosuch: no such file or directory")},
 		"messages a --json=off":  {2, "", "nexus-rpc: --json must be true or false, not \"off\"\n"},
 	} {

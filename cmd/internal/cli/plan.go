@@ -100,7 +100,7 @@ func (v *plan) run(ctx context.Context, a *App, c *client.Client, args []string)
 		case err != nil && ctx.Err() != nil:
 			return fmt.Errorf("the run goes on: the same command with --run %s watches it, cancel %s ends it", *v.p.RequestID, *v.p.RequestID)
 		case err != nil:
-			return err
+			return a.serverEnded(err, fmt.Sprintf("; the same command with --run %s continues the run", *v.p.RequestID))
 		}
 		if result, ok := part.(client.PlanResult); ok {
 			return v.ended(a.printer, api.RunPlanResult(result))

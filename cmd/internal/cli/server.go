@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol/ratelimit"
 	"nexus.internal/protocol/safefile"
+	"nexus.internal/protocol/shellword"
 )
 
 // Where target.Port comes from, as people write it.
@@ -224,7 +226,8 @@ func (a *App) connect(ctx context.Context, start bool) (*client.Client, error) {
 	// In a copy of a home lies the key file of another home's server, which may be
 	// the one that listens there.
 	if a.apiKey == "" && cfg.APIKey == "" && !found.holds(a.Port) {
-		return nil, &noServerError{fmt.Sprintf("the server on port %d is not that of %s: name its home by --home, or its key by --api-key @FILE", a.Port, home)}
+		return nil, &noServerError{fmt.Sprintf("the server on port %d is not that of %s: name its home by --home, or its key by --api-key @FILE%s",
+			a.Port, home, a.orLeaveOut())}
 	}
 	return client.New(client.Options{
 		URL:    found.URL,
@@ -271,7 +274,7 @@ func (t *target) describe(found located, home string) string {
 	}
 	switch found.Detection {
 	case client.OtherService:
-		return what + " is no nexus server"
+		return what + " is no nexus server: name the port of one by --port" + t.orLeaveOut()
 	case client.Timeout:
 		return what + " does not answer"
 	default:
@@ -285,10 +288,39 @@ func (t *target) advice(found located, home string) string {
 	case found.elsewhere(t.Port):
 		return fmt.Sprintf(" (%s), and the server of %s is on port %d: leave %[1]s out, or name that port", t.portFrom, home, found.home.Port)
 	case found.Detection == client.NoServer:
-		return ": start one with nexus serve"
+		return ": start one with " + t.serve()
 	default:
 		return ""
 	}
+}
+
+// orLeaveOut is what else helps where the port was named, as the end of a sentence.
+func (t *target) orLeaveOut() string {
+	if t.portFrom == "" {
+		return ""
+	}
+	return fmt.Sprintf(", or leave out %s, which names port %d", t.portFrom, t.Port)
+}
+
+// serve is the command line that starts a server where this command looks for one.
+func (t *target) serve() string {
+	line := "nexus serve"
+	if t.portFrom == fromFlag {
+		line += fmt.Sprintf(" %d", t.Port)
+	}
+	if t.home != "" {
+		line += " --home " + shellword.Quote(t.home)
+	}
+	return line
+}
+
+// serverEnded says how to go on if err is that the server ended while it was called, with more
+// that is to be said then. Other errors are returned as they are.
+func (t *target) serverEnded(err error, more string) error {
+	if !errors.Is(err, client.ErrNoServer) {
+		return err
+	}
+	return &noServerError{fmt.Sprintf("the server has ended: start it again with %s%s", t.serve(), more)}
 }
 
 // detect says what listens on the port, on one line that begins with one word

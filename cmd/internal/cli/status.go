@@ -91,9 +91,13 @@ func (s *agentStatus) ask(ctx context.Context, c *client.Client, id string) erro
 
 func (s *agentStatus) rows(id string) [][]string {
 	if saved := s.Session; saved != nil {
+		state := "saved: the next request to it starts it"
+		if saved.Damaged != "" {
+			state = "saved, but damaged: it does not start"
+		}
 		return [][]string{
 			{"agent", id},
-			{"state", "saved: the next request to it starts it"},
+			{"state", state},
 			{"model", orDash(saved.Model)},
 			{"preset", orDash(saved.PermissionLevel)},
 			{"cwd", orDash(saved.Cwd)},

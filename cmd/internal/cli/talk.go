@@ -76,7 +76,7 @@ func (v *send) run(ctx context.Context, a *App, c *client.Client, args []string)
 		result, broken, err = streamed(a, c.SendStream(ctx, agent, v.p))
 	}
 	if err != nil {
-		return serverGone(err, id)
+		return a.serverEnded(err, fmt.Sprintf("; the same send with --request-id %s tells how the turn ended and does not run it again, which a new id does", id))
 	}
 	if result.Truncated && !a.json {
 		a.note("the answer was too long to be kept whole")
@@ -124,16 +124,6 @@ func readMessage(stdin io.Reader, arg string) (string, error) {
 		return "", fail("%s is empty", name)
 	}
 	return text, nil
-}
-
-// serverGone says how to go on if err is that the server ended while it was called.
-// Other errors are returned as they are.
-func serverGone(err error, requestID string) error {
-	if !errors.Is(err, client.ErrNoServer) {
-		return err
-	}
-	return fmt.Errorf("the server ended before the turn did: start it again with nexus serve; the same send with --request-id %s "+
-		"tells how the turn ended and does not run it again, which a new id does", requestID)
 }
 
 // notAnswered is why a turn that ended did not come to its answer; nil if it did.

@@ -1,0 +1,19 @@
+// Package shellword writes words for a command line.
+package shellword
+
+import "strings"
+
+// Quote writes a word so that a POSIX shell reads it as it is: in single quotes, unless it has
+// only letters, digits and -_./:=@,+%.
+func Quote(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@,+%", r)
+	}
+	if word != "" && strings.TrimFunc(word, plain) == "" {
+		return word
+	}
+	return Always(word)
+}
+
+// Always writes a word in single quotes.
+func Always(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
