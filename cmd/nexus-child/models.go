@@ -99,15 +99,35 @@ func (m *models) List(ctx context.Context) ([]protocol.Model, error) {
 	found := make([][]protocol.Model, len(names))
 	var asked sync.WaitGroup
 	for i, name := range names {
-		asked.Go(func() { found[i] = m.offered(ctx, c, name, maxOffered/len(names)) })
+		asked.Go(func() { found[i] = m.offered(ctx, c, name) })
 	}
 	asked.Wait()
+	answered := 0
+	for _, list := range found {
+		answered += min(1, len(list))
+	}
+	for i, list := range found {
+		if settings, _ := c.Models.Provider(names[i]); len(settings.Models) == 0 {
+			found[i] = m.cut(names[i], list, maxOffered/max(1, answered))
+		}
+	}
 	return slices.Concat(found...), ctx.Err()
 }
 
+// cut are the first models that a provider names, with at most room bytes of names.
+func (m *models) cut(name string, all []protocol.Model, room int) []protocol.Model {
+	for i := range all {
+		if room -= 64 + len(name) + len(all[i].ModelID) + len(all[i].ModelName); room < 0 { // with the members' names
+			m.log.Warn("a provider has more models than a list", zap.String("provider", name), zap.Int("models", len(all)), zap.Int("listed", i))
+			return all[:i]
+		}
+	}
+	return all
+}
+
 // offered are the models of one provider under its name: those of the configuration, or else
-// the first that the service names, with at most room bytes of names.
-func (m *models) offered(ctx context.Context, c *config.Config, name string, room int) []protocol.Model {
+// those that the service names.
+func (m *models) offered(ctx context.Context, c *config.Config, name string) []protocol.Model {
 	settings, err := c.Models.Provider(name)
 	if err != nil {
 		return nil
@@ -120,7 +140,11 @@ func (m *models) offered(ctx context.Context, c *config.Config, name string, roo
 	defer cancel()
 	offered, err := p.Models(ctx)
 	if err != nil {
-		m.log.Warn("models of a provider are not known", zap.String("error", provider.Brief(err)))
+		level := zap.DebugLevel // nobody may use one that is only known by name
+		if c.Models.Defined(name) {
+			level = zap.WarnLevel
+		}
+		m.log.Log(level, "models of a provider are not known", zap.String("error", provider.Brief(err)))
 	}
 	known := listed(name, settings)
 	for i := range known {
@@ -138,10 +162,6 @@ func (m *models) offered(ctx context.Context, c *config.Config, name string, roo
 	}
 	for i := range offered {
 		offered[i].Provider = name
-		if room -= 64 + len(name) + len(offered[i].ModelID) + len(offered[i].ModelName); room < 0 { // with the members' names
-			m.log.Warn("a provider has more models than a list", zap.String("provider", name), zap.Int("models", len(offered)), zap.Int("listed", i))
-			return offered[:i]
-		}
 	}
 	return offered
 }

@@ -37,7 +37,7 @@ func brokerProviders(cfg *config.Config) map[string]broker.Provider {
 	providers := map[string]broker.Provider{}
 	for _, name := range cfg.Models.Names() {
 		p, err := cfg.Models.Provider(name)
-		if err != nil || p.Type == "offline" {
+		if err != nil || p.BaseURL == "" { // offline, or without an address yet
 			continue
 		}
 		key, _ := cfg.Key(config.Choice{Name: name, Provider: p}) // who asks is told that there is none

@@ -131,7 +131,7 @@ func childEnv(environ []string, cfg *config.Config) []string {
 	keep := map[string]bool{
 		"PATH": true, "HOME": true, "USER": true, "LOGNAME": true, "TMPDIR": true, "TZ": true, "LANG": true, "LANGUAGE": true,
 		"HTTP_PROXY": true, "HTTPS_PROXY": true, "NO_PROXY": true, "http_proxy": true, "https_proxy": true, "no_proxy": true,
-		"SSL_CERT_FILE": true, "SSL_CERT_DIR": true,
+		"SSL_CERT_FILE": true, "SSL_CERT_DIR": true, config.AzureEndpoint: true,
 	}
 	for _, name := range cfg.KeyNames() { // whatever somebody called it
 		keep[name] = false

@@ -159,8 +159,12 @@ func (x *forwardedRequest) unreachable(w http.ResponseWriter, r *http.Request, e
 		return
 	}
 	x.result = unreachable
-	x.broker.log.Warn(
-		"a service cannot be reached", zap.String("agent", x.account.id), zap.String("provider", x.service.name),
+	level := zap.DebugLevel // its list of models is asked for whether or not an agent uses it
+	if x.paid {
+		level = zap.WarnLevel
+	}
+	x.broker.log.Log(
+		level, "a service cannot be reached", zap.String("agent", x.account.id), zap.String("provider", x.service.name),
 		zap.String("reason", redact.ScrubError(err)),
 	)
 	refuse(502, "upstream_unreachable", "provider %s cannot be reached: %s", x.service.name, x.service.secrets.Text(withoutURL(err))).write(w)

@@ -88,6 +88,8 @@ func (f file) check() error {
 			return fmt.Errorf("the name of a provider: %w", protocol.CheckModelName(name))
 		case checkEnums(p, path) != nil:
 			return checkEnums(p, path)
+		case p.Type == "":
+			return &strict.Error{Path: path + ".type", Problem: "is missing, which only a provider that is known by name may leave out"}
 		case p.APIKeyEnv != "" && !protocol.IsVariableName(p.APIKeyEnv): // it may be a key, so it is not quoted
 			return &strict.Error{Path: path + ".api_key_env", Problem: "is no name of an environment variable"}
 		case p.MaxTokens < 0:
@@ -291,7 +293,7 @@ func unknown(path, name, kind string, known []string) error {
 func (c *Config) Warnings() []string {
 	used := map[string]bool{c.Models.fallback(): true}
 	for name, p := range c.Models.providers {
-		if vendor, fixed := vendors[name]; !fixed || !reflect.DeepEqual(vendor, p) {
+		if !reflect.DeepEqual(c.vendor(name), p) {
 			used[name] = true
 		}
 	}

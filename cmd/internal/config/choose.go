@@ -104,12 +104,17 @@ func (c *Config) Profile(name string) (Profile, error) {
 // Models are the providers of models, and which is meant where none is named.
 type Models struct {
 	providers       map[string]Provider
+	defined         map[string]bool // those that a file defines
 	defaultModel    string
 	defaultProvider string
 }
 
 // Names lists the providers that could be chosen, sorted.
 func (m Models) Names() []string { return slices.Sorted(maps.Keys(m.providers)) }
+
+// Defined reports whether a file defines the provider, by itself or in the place of one
+// that is known by name.
+func (m Models) Defined(name string) bool { return m.defined[name] }
 
 // Provider finds the provider of that name. The error is an *UnknownProviderError.
 func (m Models) Provider(name string) (Provider, error) {
@@ -220,8 +225,7 @@ func (m Models) fallback() string {
 		}
 	}
 	own := slices.DeleteFunc(m.Names(), func(name string) bool {
-		_, fixed := vendors[name]
-		return fixed
+		return !m.defined[name] || name == "offline" || name == "openai" || name == "anthropic"
 	})
 	if len(own) == 1 && m.defaultModel != "" {
 		return own[0]
@@ -250,6 +254,9 @@ func (p Provider) known() []Model {
 }
 
 func (p Provider) pick(name, model string) (Choice, error) {
+	if p.Type != "offline" && p.BaseURL == "" {
+		return Choice{}, noAddress(name)
+	}
 	known := p.known()
 	if model == "" {
 		if len(known) == 0 {

@@ -55,11 +55,14 @@ type Config struct {
 
 // Provider says how to reach a source of models.
 type Provider struct {
-	// Type is "openai", "anthropic" or "offline".
-	Type string `json:"type" enum:"openai,anthropic,offline"`
-	// BaseURL ends before /chat/completions; "" in a file is the vendor's own.
+	// Type is "openai", "anthropic" or "offline"; "" in a file is that of the known
+	// provider of this name.
+	Type string `json:"type" wire:"default" enum:",openai,anthropic,offline"`
+	// BaseURL ends before /chat/completions; "" in a file is the vendor's own. It is ""
+	// for one that has no address yet.
 	BaseURL string `json:"base_url" wire:"default"`
-	// APIKeyEnv names the environment variable that holds the key.
+	// APIKeyEnv names the environment variable that holds the key; "" in a file is the
+	// vendor's, if BaseURL is.
 	APIKeyEnv string `json:"api_key_env" wire:"default"`
 	// AuthMethod is "bearer", "api-key", "x-api-key" or "none"; "" in a file is what
 	// the type's own service wants.
@@ -198,7 +201,7 @@ func (c *Config) Fault(member string, err error) error {
 // enough for a program that asks a server.
 func Environment(environ []string) (*Config, error) {
 	c := &Config{
-		Models:   Models{providers: maps.Clone(vendors)},
+		Models:   Models{providers: maps.Clone(vendors), defined: map[string]bool{}},
 		Profiles: map[string]Profile{}, Presets: map[string]protocol.Permissions{}, Roles: map[string]Role{},
 		KeepUnnamedDays: DefaultKeepUnnamedDays,
 		own:             map[string]bool{}, env: map[string]string{}, keyNames: map[string]bool{"NEXUS3_API_KEY": true},
@@ -213,6 +216,7 @@ func Environment(environ []string) (*Config, error) {
 		return nil, err
 	}
 	c.Home, c.APIKey = Home(home), c.env["NEXUS3_API_KEY"]
+	c.Models.providers["azure"] = c.vendor("azure")
 	for name := range vendors {
 		c.own[name] = true
 	}
@@ -300,17 +304,6 @@ const (
 	untrusted trust = false
 )
 
-// vendors are the services that each type is named for.
-var vendors = map[string]Provider{
-	"offline": {Type: "offline", AuthMethod: "none"},
-	"openai": {
-		Type: "openai", BaseURL: "https://api.openai.com/v1", APIKeyEnv: "OPENAI_API_KEY", AuthMethod: "bearer",
-	},
-	"anthropic": {
-		Type: "anthropic", BaseURL: "https://api.anthropic.com", APIKeyEnv: "ANTHROPIC_API_KEY", AuthMethod: "x-api-key",
-	},
-}
-
 // mergeProject is mergeText for the file of the project in cwd, which must belong to our
 // user or root.
 func (c *Config) mergeProject(cwd string) error {
@@ -341,6 +334,12 @@ func (c *Config) parse(data []byte, by trust) (f file, err error) {
 	if err := strict.Unmarshal(data, &f, strict.RejectUnknown); err != nil {
 		return f, err
 	}
+	for name, p := range f.Providers {
+		if p.Type == "" {
+			p.Type = vendors[name].Type
+			f.Providers[name] = p
+		}
+	}
 	if err := f.check(); err != nil {
 		return f, err
 	}
@@ -358,9 +357,8 @@ func (c *Config) parse(data []byte, by trust) (f file, err error) {
 func (c *Config) lay(path string, f file, by trust) {
 	c.noteKeys(f.Providers)
 	for name, p := range f.Providers {
-		vendor := vendors[p.Type]
-		p.BaseURL, p.AuthMethod = cmp.Or(p.BaseURL, vendor.BaseURL), cmp.Or(p.AuthMethod, vendor.AuthMethod)
-		c.Models.providers[name] = p
+		c.Models.providers[name] = c.completed(name, p)
+		c.Models.defined[name] = true
 	}
 	for name, p := range f.Profiles {
 		if by == untrusted { // how much an agent may do is not the project's to say

@@ -100,9 +100,9 @@ func TestChoose(t *testing.T) {
 		{"an id alone, else of the current provider", vendors + "}", config.Wish{Model: "m", Current: "local"}, "local m"},
 		{"another provider than the default model's", vendors + `,"default_model":"local/llama"}`, config.Wish{Provider: "router"}, "router maker/big"},
 		{"an unknown model", vendors + "}", config.Wish{Provider: "router", Model: "x"}, `unknown model "x" of provider "router" (it has: maker/big, small)`},
-		{"an unknown provider", "", config.Wish{Provider: "x"}, `unknown provider "x" (there are: anthropic, offline, openai)`},
-		{"a provider that is nearly one", "", config.Wish{Provider: "opnai"}, `unknown provider "opnai" (there are: anthropic, offline, openai); did you mean "openai"?`},
-		{"a model of an unknown provider", "", config.Wish{Model: "nosuch/x"}, `unknown provider "nosuch" of model "nosuch/x" (there are: anthropic, offline, openai)`},
+		{"an unknown provider", "", config.Wish{Provider: "x"}, `unknown provider "x" (there are: anthropic, azure, deepseek, gemini, groq, mistral, offline, ollama, openai, openrouter)`},
+		{"a provider that is nearly one", "", config.Wish{Provider: "opnai"}, `unknown provider "opnai" (there are: anthropic, azure, deepseek, gemini, groq, mistral, offline, ollama, openai, openrouter); did you mean "openai"?`},
+		{"a model of an unknown provider", "", config.Wish{Model: "nosuch/x"}, `unknown provider "nosuch" of model "nosuch/x" (there are: anthropic, azure, deepseek, gemini, groq, mistral, offline, ollama, openai, openrouter)`},
 		{"a model of a provider that is nearly one", "", config.Wish{Model: "opnai/ft/x"}, `; did you mean "openai/ft/x"?`},
 		{"a slash in an id of a provider without a list", vendors + "}", config.Wish{Model: "nosuch/x", Current: "local"}, "local nosuch/x"},
 		{"a slash in an unknown id of a provider", vendors + "}", config.Wish{Provider: "router", Model: "nosuch/x"}, `unknown model "nosuch/x" of provider "router"`},
@@ -114,7 +114,7 @@ func TestChoose(t *testing.T) {
 		{"a provider's name that is too long", "", config.Wish{Provider: strings.Repeat("p", 257)}, "provider: the name is 257 bytes long"},
 		{"the scenario's", vendors + `,"default_model":"local/llama"}`, config.Wish{Scenario: true}, "offline offline"},
 		{"another than the scenario's", vendors + "}", config.Wish{Scenario: true, Provider: "local", Model: "m"}, "local m"},
-		{"a model of an unknown provider, with a scenario", "", config.Wish{Scenario: true, Model: "nosuch/x"}, `unknown provider "nosuch" of model "nosuch/x" (there are: anthropic, offline, openai)`},
+		{"a model of an unknown provider, with a scenario", "", config.Wish{Scenario: true, Model: "nosuch/x"}, `unknown provider "nosuch" of model "nosuch/x" (there are: anthropic, azure, deepseek, gemini, groq, mistral, offline, ollama, openai, openrouter)`},
 		{"a model of another provider, with a scenario", vendors + "}", config.Wish{Scenario: true, Model: "local/m"}, `unknown model "local/m" of provider "offline"`},
 		{"no model chosen", "", config.Wish{Provider: "openai"}, "has no default model"},
 	}
@@ -171,7 +171,7 @@ func TestKey(t *testing.T) {
 	if missing, ok := errors.AsType[*config.MissingKeyError](err); !ok || missing.Env != "OPENAI_API_KEY" {
 		t.Errorf("got %v", err)
 	}
-	if got := strings.Join(c.KeyNames(), " "); got != "ANTHROPIC_API_KEY NEXUS3_API_KEY OPENAI_API_KEY ROUTER_KEY" {
+	if got := strings.Join(c.KeyNames(), " "); got != "ANTHROPIC_API_KEY AZURE_OPENAI_API_KEY DEEPSEEK_API_KEY GEMINI_API_KEY GROQ_API_KEY MISTRAL_API_KEY NEXUS3_API_KEY OPENAI_API_KEY OPENROUTER_API_KEY ROUTER_KEY" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -249,11 +249,11 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"not an object", ` []`, `config.json:1:2: must be an object`},
 		{"a model twice", `{"providers":{"p":{"type":"openai","models":[{"id":"a"},{"id":"a"}]}}}`, `member "providers.p.models[1].id" is "a", which the list has already`},
 		{"a key in the place of its variable", `{"providers":{"p":{"type":"openai","api_key_env":"sk-secret"}}}`, `member "providers.p.api_key_env" is no name of an environment variable`},
-		{"an unknown default provider", `{"default_provider":"opnai"}`, `member "default_provider" is "opnai", and there is no such provider, want one of anthropic, offline, openai; did you mean "openai"?`},
+		{"an unknown default provider", `{"default_provider":"opnai"}`, `member "default_provider" is "opnai", and there is no such provider, want one of anthropic, azure, deepseek, gemini, groq, mistral, offline, ollama, openai, openrouter; did you mean "openai"?`},
 		{"an unknown default model", vendors + `,"default_provider":"router","default_model":"smal"}`, `member "default_model" is "smal", which no list of models has, and the models of "router" are maker/big, small: choose a model of another provider as PROVIDER/MODEL; did you mean "small"?`},
 		{"a default model of nobody", `{"default_model":"gpt"}`, `member "default_model" is "gpt", which no list of models has, and the models of "offline" are offline`},
-		{"a default model of an unknown provider", `{"default_model":"nosuch/gpt"}`, `member "default_model" is "nosuch/gpt", and there is no provider "nosuch", want one of anthropic, offline, openai`},
-		{"a default model of a provider that is nearly one", `{"default_model":"opnai/gpt-4o"}`, `member "default_model" is "opnai/gpt-4o", and there is no provider "opnai", want one of anthropic, offline, openai; did you mean "openai/gpt-4o"?`},
+		{"a default model of an unknown provider", `{"default_model":"nosuch/gpt"}`, `member "default_model" is "nosuch/gpt", and there is no provider "nosuch", want one of anthropic, azure, deepseek, gemini, groq, mistral, offline, ollama, openai, openrouter`},
+		{"a default model of a provider that is nearly one", `{"default_model":"opnai/gpt-4o"}`, `member "default_model" is "opnai/gpt-4o", and there is no provider "opnai", want one of anthropic, azure, deepseek, gemini, groq, mistral, offline, ollama, openai, openrouter; did you mean "openai/gpt-4o"?`},
 		{"an unknown provider of a profile", `{"profiles":{"p":{"provider":"x"}}}`, `member "profiles.p.provider" is "x", and there is no such provider`},
 		{"an unknown model of a profile", vendors + `,"profiles":{"p":{"provider":"router","model":"x"}}}`, `member "profiles.p.model" is "x", which no list of models has, and the models of "router" are maker/big, small`},
 		{"an unknown preset of a profile", `{"profiles":{"p":{"preset":"trustd"}}}`, `member "profiles.p.preset" is "trustd", and there is no such preset, want one of yolo, trusted, sandboxed; did you mean "trusted"?`},
