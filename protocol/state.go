@@ -116,6 +116,14 @@ type (
 		ModelID       string `json:"model_id"`
 		ModelName     string `json:"model_name"`
 		ContextWindow uint64 `json:"context_window"` // tokens; 0 if unknown
+		// MaxOutput is what one answer may have, in tokens; 0 if unknown.
+		MaxOutput uint64 `json:"max_output,omitzero" wire:"default"`
+		Price     *Price `json:"price,omitzero"` // nil if unknown
+		// Images, Tools and Reasoning say whether the model takes images, calls tools,
+		// and reasons before it answers; nil if unknown.
+		Images    *bool `json:"images,omitzero"`
+		Tools     *bool `json:"tools,omitzero"`
+		Reasoning *bool `json:"reasoning,omitzero"`
 	}
 
 	// Tool describes a tool to a model.

@@ -54,10 +54,15 @@ func (m *models) choose(w config.Wish) (child.Selected, error) {
 	}
 	s := child.Selected{
 		Provider: p, ProviderName: choice.Name, Model: choice.Model,
-		ContextWindow: choice.ContextWindow, Offline: choice.Provider.Type == "offline",
+		ContextWindow: choice.Known.ContextWindow, Offline: choice.Provider.Type == "offline",
 	}
-	if s.Offline && s.ContextWindow == 0 {
+	switch {
+	case s.ContextWindow != 0:
+	case s.Offline:
 		s.ContextWindow = offlineWindow
+	default:
+		m.log.Info("the context window of the model is unknown, so it is taken for the default; models of config.json can say it",
+			zap.String("model", choice.Name+"/"+choice.Model), zap.Int("context_window", child.DefaultContextWindow), zap.String("table_of_models", config.TableDate))
 	}
 	return s, nil
 }
@@ -117,7 +122,7 @@ func (m *models) List(ctx context.Context) ([]protocol.Model, error) {
 // cut are the first models that a provider names, with at most room bytes of names.
 func (m *models) cut(name string, all []protocol.Model, room int) []protocol.Model {
 	for i := range all {
-		if room -= 64 + len(name) + len(all[i].ModelID) + len(all[i].ModelName); room < 0 { // with the members' names
+		if room -= 256 + len(name) + len(all[i].ModelID) + len(all[i].ModelName); room < 0 { // with the members' names and numbers
 			m.log.Warn("a provider has more models than a list", zap.String("provider", name), zap.Int("models", len(all)), zap.Int("listed", i))
 			return all[:i]
 		}
@@ -160,8 +165,10 @@ func (m *models) offered(ctx context.Context, c *config.Config, name string) []p
 	if len(known) > 0 {
 		return known
 	}
-	for i := range offered {
-		offered[i].Provider = name
+	for i, o := range offered {
+		facts := settings.Known(o.ModelID)
+		facts.Name, facts.ContextWindow = o.ModelName, cmp.Or(o.ContextWindow, facts.ContextWindow)
+		offered[i] = described(name, facts)
 	}
 	return offered
 }
@@ -170,10 +177,15 @@ func (m *models) offered(ctx context.Context, c *config.Config, name string) []p
 func listed(name string, p config.Provider) []protocol.Model {
 	var all []protocol.Model
 	for _, m := range p.Models {
-		if m.Name == "" {
-			m.Name = m.ID
-		}
-		all = append(all, protocol.Model{Provider: name, ModelID: m.ID, ModelName: m.Name, ContextWindow: m.ContextWindow})
+		all = append(all, described(name, p.Known(m.ID)))
 	}
 	return all
+}
+
+// described is what is known of a model, for a list.
+func described(provider string, m config.Model) protocol.Model {
+	return protocol.Model{
+		Provider: provider, ModelID: m.ID, ModelName: cmp.Or(m.Name, m.ID), ContextWindow: m.ContextWindow, MaxOutput: m.MaxOutput,
+		Price: m.Price, Images: m.Images, Tools: m.Tools, Reasoning: m.Reasoning,
+	}
 }

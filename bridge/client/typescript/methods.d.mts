@@ -509,7 +509,19 @@ export type CompactResult = {
 
 export type ListModelsParams = {
 };
-export type ListModelsResult = { models: Array<{ provider: string; model_id: string; model_name: string; context_window: number }> };
+export type ListModelsResult = {
+  models: Array<{
+    provider: string;
+    model_id: string;
+    model_name: string;
+    context_window: number;
+    max_output?: number;
+    price?: { input: number; output: number; cache_read: number | null; cache_write: number | null };
+    images?: boolean;
+    tools?: boolean;
+    reasoning?: boolean;
+  }>;
+};
 
 export type GetModelParams = {
 };

@@ -30,8 +30,7 @@ type Choice struct {
 	Name     string // of the provider
 	Provider Provider
 	Model    string // the id, without the provider's name
-	// ContextWindow is in tokens; 0 if the configuration does not say.
-	ContextWindow uint64
+	Known    Model  // what is known of it
 }
 
 // MissingKeyError says which environment variable should hold a key.
@@ -233,17 +232,29 @@ func (m Models) fallback() string {
 	return "offline"
 }
 
-// Price is that of a model of a provider; ok is false where none is configured. The
-// offline model costs nothing.
+// Known is what the configuration says of a model, and the table of models where it says
+// nothing.
+func (p Provider) Known(id string) Model {
+	m, _ := published(p, id)
+	if i := slices.IndexFunc(p.Models, func(one Model) bool { return one.ID == id }); i >= 0 {
+		own := p.Models[i]
+		m.Name, m.ContextWindow, m.MaxOutput = own.Name, cmp.Or(own.ContextWindow, m.ContextWindow), cmp.Or(own.MaxOutput, m.MaxOutput)
+		m.Price, m.Images = cmp.Or(own.Price, m.Price), cmp.Or(own.Images, m.Images)
+		m.Tools, m.Reasoning = cmp.Or(own.Tools, m.Tools), cmp.Or(own.Reasoning, m.Reasoning)
+	}
+	m.ID = id
+	return m
+}
+
+// Price is that of a model of a provider; ok is false where none is known. The offline
+// model costs nothing.
 func (m Models) Price(name, model string) (price protocol.Price, ok bool) {
 	p, err := m.Provider(name)
 	if err != nil {
 		return protocol.Price{}, false
 	}
-	if i := slices.IndexFunc(p.Models, func(one Model) bool { return one.ID == model }); i >= 0 && p.Models[i].Price != nil {
-		return *p.Models[i].Price, true
-	}
-	return protocol.Price{}, p.Type == "offline"
+	known := p.Known(model).Price
+	return protocol.Value(known), known != nil || p.Type == "offline"
 }
 
 func (p Provider) known() []Model {
@@ -264,19 +275,14 @@ func (p Provider) pick(name, model string) (Choice, error) {
 		}
 		model = known[0].ID
 	}
-	choice := Choice{Name: name, Provider: p, Model: model}
-	if len(known) == 0 {
-		return choice, nil
-	}
-	i := slices.IndexFunc(known, func(one Model) bool { return one.ID == model })
-	if i < 0 {
+	choice := Choice{Name: name, Provider: p, Model: model, Known: p.Known(model)}
+	if len(known) > 0 && !slices.ContainsFunc(known, func(one Model) bool { return one.ID == model }) {
 		err := &UnknownModelError{Provider: name, Model: model}
 		for _, m := range known {
 			err.Known = append(err.Known, m.ID)
 		}
 		return Choice{}, err
 	}
-	choice.ContextWindow = known[i].ContextWindow
 	return choice, nil
 }
 

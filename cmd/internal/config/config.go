@@ -76,14 +76,21 @@ type Provider struct {
 	Thinking string `json:"thinking" wire:"default" enum:",adaptive,enabled,disabled"`
 }
 
-// Model is one model of a Provider.
+// Model is one model of a Provider. What a file leaves out is that of the table of models,
+// or unknown.
 type Model struct {
 	ID   string `json:"id"`
 	Name string `json:"name" wire:"default"`
-	// ContextWindow is in tokens; 0 if unknown.
+	// ContextWindow and MaxOutput, what one answer may have, are in tokens; 0 if unknown.
 	ContextWindow uint64 `json:"context_window" wire:"default"`
+	MaxOutput     uint64 `json:"max_output" wire:"default"`
 	// Price is nil if unknown.
 	Price *protocol.Price `json:"price" wire:"default"`
+	// Images, Tools and Reasoning say whether the model takes images, calls tools, and
+	// reasons before it answers; nil if unknown.
+	Images    *bool `json:"images,omitzero"`
+	Tools     *bool `json:"tools,omitzero"`
+	Reasoning *bool `json:"reasoning,omitzero"`
 }
 
 // Profile is a named set of choices for --profile; "" chooses nothing.

@@ -511,11 +511,26 @@ class Compact(_Compact, total=False):
     tokens_after: int
 
 
-class Model(TypedDict):
+class Price(TypedDict):
+    input: float
+    output: float
+    cache_read: Optional[float]
+    cache_write: Optional[float]
+
+
+class _Model(TypedDict):
     provider: str
     model_id: str
     model_name: str
     context_window: int
+
+
+class Model(_Model, total=False):
+    max_output: int
+    price: Price
+    images: bool
+    tools: bool
+    reasoning: bool
 
 
 class ListModels(TypedDict):
