@@ -251,6 +251,13 @@ func TestServe(t *testing.T) {
 			`< {"type":"agent_end","usage":{"input_tokens":10,"output_tokens":2,"model":"a"},"stop_reason":"completed","turn_id":"1"}`,
 			`< {"type":"response","id":"1","command":"prompt","ok":true,"cancelled":null}`,
 		}},
+		{"a turn of a model whose price is known has a cost", []string{
+			`> {"type":"set_model","id":"s","model":"b"}`,
+			`< {"type":"response","id":"s","command":"set_model","ok":true}`,
+			`> {"type":"prompt","id":"1","message":"say hello"}`, text,
+			`< {"type":"agent_end","usage":{"input_tokens":10,"output_tokens":2,"model":"b","cost":0.00006},"stop_reason":"completed","turn_id":"1"}`,
+			`< {"type":"response","id":"1","command":"prompt","ok":true}`,
+		}},
 		{"a failing turn: error, agent_end, response", []string{
 			`> {"type":"prompt","id":"1","message":"fail"}`, text,
 			`< {"type":"error","id":"1","message":"the service is down"}`,

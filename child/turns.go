@@ -154,6 +154,9 @@ func (w *worker) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 	if result.Usage.Model == nil {
 		result.Usage.Model = &model.Model
 	}
+	if price, ok := w.Models.Price(model.name()); ok && price.Input+price.Output > 0 {
+		result.Usage.Cost = new(price.Cost(result.Usage))
+	}
 	return result
 }
 

@@ -4,6 +4,9 @@ package protocol
 type Limits struct {
 	// Tokens is the budget for the agent's life, of all kinds together.
 	Tokens uint64 `json:"tokens"`
+	// CostUSD is the budget in US dollars, for the agent's life. What models cost must be
+	// known then.
+	CostUSD float64 `json:"cost_usd"`
 	// RequestsPerMinute and TokensPerMinute are rates: that much at once, and as much again
 	// evenly over each minute.
 	RequestsPerMinute uint64 `json:"requests_per_minute"`
@@ -40,7 +43,7 @@ func (l ProcessLimits) Within(outer ProcessLimits) ProcessLimits {
 }
 
 // Tighter is the limit that allows less. 0 is none.
-func Tighter(a, b uint64) uint64 {
+func Tighter[N uint64 | float64](a, b N) N {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}

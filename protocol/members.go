@@ -74,6 +74,15 @@ func (m *Members) Uint(name string, value uint64) {
 	m.out = strconv.AppendUint(m.out, value, 10)
 }
 
+// Number appends a number that need not be whole.
+func (m *Members) Number(name string, value float64) {
+	m.name(name)
+	data, err := json.Marshal(value)
+	if m.out = append(m.out, data...); err != nil && m.err == nil {
+		m.err = err
+	}
+}
+
 // Time appends a time, which must be as [PlainTime] wants it.
 func (m *Members) Time(name string, t time.Time) {
 	m.name(name)
@@ -102,6 +111,9 @@ func (m *Members) Usage(name string, u TurnUsage) {
 	in.OmitFalse("estimated", u.Estimated)
 	if u.Model != nil {
 		in.String("model", *u.Model)
+	}
+	if u.Cost != nil {
+		in.Number("cost", *u.Cost)
 	}
 	m.nested(&in)
 }

@@ -92,6 +92,8 @@ func values(of reflect.Type) (all []reflect.Value) {
 		add(true)
 	case reflect.Uint64, reflect.Int64, reflect.Int:
 		add(1<<63 - 1)
+	case reflect.Float64:
+		add(0.1, 3e-7, 1e21)
 	case reflect.Pointer:
 		for _, v := range values(of.Elem()) {
 			p := reflect.New(of.Elem())

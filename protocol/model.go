@@ -19,6 +19,10 @@ const MaxModelName = 256
 // gave instead of the service. No service's answer has it there (SPEC §5.7).
 const BrokerRefusal = "Nexus-Broker-Refusal"
 
+// ModelHeader is the header by which a child tells the broker, with each request, the id of
+// the model that it is to. It does not reach the service.
+const ModelHeader = "Nexus-Model"
+
 // CheckModelName reports why a model or provider cannot have that name: it is
 // empty, longer than MaxModelName bytes, not UTF-8, or has control characters.
 // The error does not repeat the name.

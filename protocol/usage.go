@@ -20,11 +20,22 @@ type TurnUsage struct {
 	Estimated bool `json:"estimated,omitzero" wire:"default"`
 	// Model is the model that answered, nil if unknown.
 	Model *string `json:"model,omitzero"`
+	// Cost is in US dollars; nil if a price is not known, and where nothing is paid for.
+	Cost *float64 `json:"cost,omitzero"`
 }
 
 // Add adds the counts of v to u; a sum that does not fit stays at the largest
-// number. The model of the later one holds.
+// number. The model of the later one holds. The cost is unknown if that of either is.
 func (u *TurnUsage) Add(v TurnUsage) {
+	switch {
+	case u.empty():
+		u.Cost = v.Cost
+	case v.empty():
+	case u.Cost == nil || v.Cost == nil:
+		u.Cost = nil
+	default:
+		u.Cost = new(*u.Cost + *v.Cost)
+	}
 	u.InputTokens = sum(u.InputTokens, v.InputTokens)
 	u.OutputTokens = sum(u.OutputTokens, v.OutputTokens)
 	u.CacheReadInputTokens = sum(u.CacheReadInputTokens, v.CacheReadInputTokens)
@@ -36,6 +47,8 @@ func (u *TurnUsage) Add(v TurnUsage) {
 		u.Model = v.Model
 	}
 }
+
+func (u *TurnUsage) empty() bool { return u.InputTokens == 0 && u.OutputTokens == 0 }
 
 func addCount(a, b *uint64) *uint64 {
 	if a == nil {

@@ -13,6 +13,8 @@ type HeldLimits struct {
 	Outer protocol.Limits
 	// TokensUsed counts against Held.Tokens.
 	TokensUsed uint64
+	// CostUsed counts against Held.CostUSD, in US dollars.
+	CostUsed float64
 }
 
 // Limits are the limits that hold for an agent, which need not run.
@@ -26,7 +28,7 @@ func (r *Registry) Limits(id string) (api.LimitsResult, error) {
 }
 
 func (l HeldLimits) result() api.LimitsResult {
-	return api.LimitsResult{TokensUsed: l.TokensUsed, Limits: api.HeldLimits(l.Held)}
+	return api.LimitsResult{TokensUsed: l.TokensUsed, CostUsed: l.CostUsed, Limits: api.HeldLimits(l.Held)}
 }
 
 // SetLimits changes the limits that are given. Those of models hold at once, turn_s and
@@ -50,7 +52,7 @@ func (r *Registry) SetLimits(id string, given api.Limits, raise func(limit strin
 			}
 		}
 		if looser(outer[i]) {
-			return api.LimitsResult{}, api.Invalid("limits."+limit.Name, "the agent that created %s has %d", id, *outer[i].Held)
+			return api.LimitsResult{}, api.Invalid("limits."+limit.Name, "the agent that created %s has %s", id, outer[i].Text())
 		}
 	}
 	if err := r.o.Admission.SetLimits(id, given); err != nil {
@@ -74,7 +76,7 @@ func checkNotRaised(a Admission, id string, given api.Limits) error {
 	}
 	for _, limit := range given.Beside(&now.Held) {
 		if looser(limit) {
-			refused := api.Invalid("limits."+limit.Name, "the saved agent %s has %d", id, *limit.Held)
+			refused := api.Invalid("limits."+limit.Name, "the saved agent %s has %s", id, limit.Text())
 			refused.Hint = "leave it out, create the agent, and raise it by set_limits"
 			return refused
 		}

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -201,21 +203,40 @@ type LimitMember struct {
 	Given *uint64 // nil if it is missing
 	Held  *uint64
 	Most  uint64
+	// Millionths says that the numbers are millionths of a dollar, and copies.
+	Millionths bool
+}
+
+// Text is the limit that holds.
+func (m LimitMember) Text() string {
+	if m.Millionths {
+		return strconv.FormatFloat(float64(*m.Held)/1e6, 'f', -1, 64)
+	}
+	return strconv.FormatUint(*m.Held, 10)
+}
+
+// millionths are those of a number of dollars; nil for nil.
+func millionths(dollars *float64) *uint64 {
+	if dollars == nil {
+		return nil
+	}
+	return new(uint64(math.Ceil(*dollars * 1e6)))
 }
 
 // Beside are all limits, in the same order each time, those of l beside those that hold.
 func (l Limits) Beside(held *protocol.Limits) []LimitMember {
 	return []LimitMember{
-		{"tokens", l.Tokens, &held.Tokens, MaxLimit},
-		{"requests_per_minute", l.RequestsPerMinute, &held.RequestsPerMinute, MaxLimit},
-		{"tokens_per_minute", l.TokensPerMinute, &held.TokensPerMinute, MaxLimit},
-		{"memory_bytes", l.MemoryBytes, &held.MemoryBytes, MaxLimit},
-		{"processes", l.Processes, &held.Processes, MaxLimit},
-		{"open_files", l.OpenFiles, &held.OpenFiles, MaxLimit},
-		{"cpu_s", l.CPUSeconds, &held.CPUSeconds, MaxLimit},
-		{"output_bytes_per_s", l.OutputBytesPerSecond, &held.OutputBytesPerSecond, MaxLimit},
-		{"turn_s", l.TurnSeconds, &held.TurnSeconds, MaxTimeout},
-		{"agents", l.Agents, &held.Agents, MaxLimit},
+		{Name: "tokens", Given: l.Tokens, Held: &held.Tokens, Most: MaxLimit},
+		{Name: "cost_usd", Given: millionths(l.CostUSD), Held: millionths(&held.CostUSD), Most: MaxLimit, Millionths: true},
+		{Name: "requests_per_minute", Given: l.RequestsPerMinute, Held: &held.RequestsPerMinute, Most: MaxLimit},
+		{Name: "tokens_per_minute", Given: l.TokensPerMinute, Held: &held.TokensPerMinute, Most: MaxLimit},
+		{Name: "memory_bytes", Given: l.MemoryBytes, Held: &held.MemoryBytes, Most: MaxLimit},
+		{Name: "processes", Given: l.Processes, Held: &held.Processes, Most: MaxLimit},
+		{Name: "open_files", Given: l.OpenFiles, Held: &held.OpenFiles, Most: MaxLimit},
+		{Name: "cpu_s", Given: l.CPUSeconds, Held: &held.CPUSeconds, Most: MaxLimit},
+		{Name: "output_bytes_per_s", Given: l.OutputBytesPerSecond, Held: &held.OutputBytesPerSecond, Most: MaxLimit},
+		{Name: "turn_s", Given: l.TurnSeconds, Held: &held.TurnSeconds, Most: MaxTimeout},
+		{Name: "agents", Given: l.Agents, Held: &held.Agents, Most: MaxLimit},
 	}
 }
 
@@ -224,6 +245,7 @@ func (l Limits) Over(held protocol.Limits) protocol.Limits {
 	for _, m := range l.Beside(&held) {
 		*m.Held = protocol.ValueOr(m.Given, *m.Held)
 	}
+	held.CostUSD = protocol.ValueOr(l.CostUSD, held.CostUSD)
 	return held
 }
 

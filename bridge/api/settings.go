@@ -67,6 +67,9 @@ type (
 		// TokensUsed counts against limits.tokens: what the agent and the agents that it
 		// created have used.
 		TokensUsed uint64 `json:"tokens_used"`
+		// CostUsed counts against limits.cost_usd, in US dollars: of those tokens, the ones
+		// whose price is known.
+		CostUsed float64 `json:"cost_usd_used"`
 	}
 
 	// HeldLimits are limits that hold; 0 is no limit.

@@ -86,6 +86,8 @@ type (
 	Limits struct {
 		// Tokens of models, in all.
 		Tokens *uint64 `json:"tokens,omitzero" max:"1125899906842624"`
+		// Cost of models in all, in US dollars. A model whose price is not known is refused.
+		CostUSD *float64 `json:"cost_usd,omitzero" min:"0" max:"1000000"`
 		// Requests to models in a minute.
 		RequestsPerMinute *uint64 `json:"requests_per_minute,omitzero" max:"1125899906842624"`
 		// Tokens of models in a minute.

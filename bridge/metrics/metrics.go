@@ -50,6 +50,7 @@ type Service struct {
 	Requests  map[string]uint64 // by what became of them
 	Tokens    map[string]uint64 // by kind
 	Estimated uint64            // requests whose tokens nobody counted
+	Cost      float64           // US dollars, of models whose price is known
 }
 
 // Metrics counts and collects.

@@ -64,13 +64,14 @@ var (
 	modelsRunning  = desc("nexus_model_requests_running", "Requests to models under way.")
 	modelRequests  = desc("nexus_model_requests_total", "Requests to models, by what became of them.", "provider", "result")
 	modelTokens    = desc("nexus_model_tokens_total", "Tokens of models, by kind.", "provider", "kind")
+	modelCost      = desc("nexus_model_cost_dollars_total", "Cost of models whose price is known, in US dollars.", "provider")
 	modelEstimated = desc("nexus_model_requests_estimated_total", "Requests to models whose tokens are an estimate.", "provider")
 )
 
 func (s *sampler) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		s.build.Desc(), agents, queued, sends, repeats, retries, turns, launches, launchTook, unlaunched, spares, spent, crashes, restarts, events, dropped,
-		cpu, memory, largest, oneCPU, oneMemory, modelsRunning, modelRequests, modelTokens, modelEstimated,
+		cpu, memory, largest, oneCPU, oneMemory, modelsRunning, modelRequests, modelTokens, modelEstimated, modelCost,
 	} {
 		out <- d
 	}
@@ -134,6 +135,7 @@ func (s *sampler) Collect(out chan<- prometheus.Metric) {
 			count(modelTokens, n, service.Provider, kind)
 		}
 		count(modelEstimated, service.Estimated, service.Provider)
+		emit(modelCost, prometheus.CounterValue, service.Cost, service.Provider)
 	}
 }
 

@@ -41,7 +41,7 @@ func brokerProviders(cfg *config.Config) map[string]broker.Provider {
 			continue
 		}
 		key, _ := cfg.Key(config.Choice{Name: name, Provider: p}) // who asks is told that there is none
-		providers[name] = broker.Provider{BaseURL: p.BaseURL, Auth: broker.Auth(p.AuthMethod), Key: key, KeyName: p.APIKeyEnv}
+		providers[name] = broker.Provider{BaseURL: p.BaseURL, Auth: broker.Auth(p.AuthMethod), Key: key, KeyName: p.APIKeyEnv, Prices: p}
 	}
 	return providers
 }

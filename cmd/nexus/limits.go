@@ -20,7 +20,7 @@ import (
 func limitsOf(cfg *config.Config) (broker.Limits, error) {
 	l := cfg.Limits
 	asked := api.Limits{
-		Tokens: &l.Tokens, RequestsPerMinute: &l.RequestsPerMinute, TokensPerMinute: &l.TokensPerMinute,
+		Tokens: &l.Tokens, CostUSD: &l.CostUSD, RequestsPerMinute: &l.RequestsPerMinute, TokensPerMinute: &l.TokensPerMinute,
 		MemoryBytes: &l.MemoryBytes, Processes: &l.Processes, OpenFiles: &l.OpenFiles, CPUSeconds: &l.CPUSeconds,
 		OutputBytesPerSecond: &l.OutputBytesPerSecond, TurnSeconds: &l.TurnSeconds, Agents: l.Agents,
 	}
@@ -53,10 +53,10 @@ func (a *admission) Limits(agent string) (agents.HeldLimits, error) {
 	if err != nil {
 		return agents.HeldLimits{}, unreadableLimits(err)
 	}
-	l := agents.HeldLimits{Held: h.Limits.Limits, TokensUsed: h.Spent}
+	l := agents.HeldLimits{Held: h.Limits.Limits, TokensUsed: h.Spent, CostUsed: h.SpentUSD}
 	if h.Outer != nil {
 		l.Outer = h.Outer.Limits
-		l.Outer.Tokens, l.Outer.RequestsPerMinute, l.Outer.TokensPerMinute = 0, 0, 0 // those of both hold
+		l.Outer.Tokens, l.Outer.CostUSD, l.Outer.RequestsPerMinute, l.Outer.TokensPerMinute = 0, 0, 0, 0 // those of both hold
 	}
 	return l, nil
 }

@@ -48,7 +48,7 @@ func (s status) Models() metrics.Models {
 			Tokens: map[string]uint64{
 				"input": t.Used.Input, "output": t.Used.Output, "cache_read": t.Used.CacheRead, "cache_creation": t.Used.CacheCreation,
 			},
-			Estimated: t.Used.Estimated,
+			Estimated: t.Used.Estimated, Cost: t.Used.Cost,
 		})
 	}
 	return m

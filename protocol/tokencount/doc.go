@@ -13,6 +13,8 @@
 // Neither type is safe for concurrent use. See SPEC.md §3.5 and §5.7.
 package tokencount
 
+import "github.com/tidwall/gjson"
+
 // Count is what a request and its answer used, in tokens.
 type Count struct {
 	// Input was not read from a cache, nor written to one.
@@ -32,6 +34,15 @@ type Request struct{ scanner scanner }
 func (r *Request) Write(p []byte) (int, error) {
 	r.scanner.write(p)
 	return len(p), nil
+}
+
+// Model is the member "model" of what was written so far; "" if there is none yet, or it is
+// no name that [protocol.CheckModelName] accepts for its length.
+func (r *Request) Model() string {
+	if len(r.scanner.model) > maxModel {
+		return ""
+	}
+	return gjson.Parse(`"` + string(r.scanner.model) + `"`).String()
 }
 
 // Tokens is the estimate of what was written so far.

@@ -151,6 +151,25 @@ func TestRequestTokens(t *testing.T) {
 	}
 }
 
+// The model of a request is its own member, however the request is cut into pieces.
+func TestRequestModel(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"messages":[{"model":"no"}],"model":"gpt-5","tools":[]}`: "gpt-5",
+		`{"model":"a\/\"b\u00e9","x":"y"}`:                         `a/"bé`,
+		`{"model":7}`:                                              "", `{"x":"model"}`: "", `["model","x"]`: "", `{"model":{"model":"x"}}`: "",
+		`{"model":"` + strings.Repeat("m", 3000) + `"}`: "",
+	} {
+		var r, whole tokencount.Request
+		for i := range len(body) {
+			_, _ = r.Write([]byte(body[i : i+1]))
+		}
+		_, _ = whole.Write([]byte(body))
+		if r.Model() != want || whole.Model() != want {
+			t.Errorf("%.40s: got %.40q in pieces and %.40q whole, want %q", body, r.Model(), whole.Model(), want)
+		}
+	}
+}
+
 // However an answer is cut into pieces, it counts the same, in bounded memory.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(openaiStream), true, 3, 70)

@@ -25,6 +25,7 @@ type Limits struct {
 func (l Limits) tighten(outer Limits) Limits {
 	return Limits{protocol.Limits{
 		Tokens:            protocol.Tighter(l.Tokens, outer.Tokens),
+		CostUSD:           protocol.Tighter(l.CostUSD, outer.CostUSD),
 		RequestsPerMinute: protocol.Tighter(l.RequestsPerMinute, outer.RequestsPerMinute),
 		TokensPerMinute:   protocol.Tighter(l.TokensPerMinute, outer.TokensPerMinute),
 		ProcessLimits:     l.ProcessLimits.Within(outer.ProcessLimits),
@@ -32,7 +33,7 @@ func (l Limits) tighten(outer Limits) Limits {
 	}, protocol.Tighter(l.Concurrent, outer.Concurrent)}
 }
 
-// Usage is what was used, in tokens but for Requests and Estimated.
+// Usage is what was used, in tokens but for Requests, Estimated and Cost.
 type Usage struct {
 	// Requests were forwarded, whatever became of them.
 	Requests uint64
@@ -43,6 +44,8 @@ type Usage struct {
 	Output        uint64
 	CacheRead     uint64
 	CacheCreation uint64
+	// Cost is in US dollars, of requests to models whose price is known.
+	Cost float64
 }
 
 func usageOf(c tokencount.Count) Usage {
@@ -63,6 +66,15 @@ func (u *Usage) add(v Usage) {
 	u.Output += v.Output
 	u.CacheRead += v.CacheRead
 	u.CacheCreation += v.CacheCreation
+	u.Cost += v.Cost
+}
+
+// costOf is what the tokens cost at that price, in US dollars.
+func (u Usage) costOf(p protocol.Price) float64 {
+	return p.Cost(protocol.TurnUsage{
+		InputTokens: u.Input + u.CacheRead + u.CacheCreation, OutputTokens: u.Output,
+		CacheReadInputTokens: u.CacheRead, CacheCreationInputTokens: u.CacheCreation,
+	})
 }
 
 // maxAncestry is how many agents a limit may reach up through: more than the
@@ -78,7 +90,8 @@ type account struct {
 	hasOwnLimits bool   // limits are its own, not Options.Limits
 	usage        Usage  // its own
 	spent        uint64 // tokens: its own and those of agents it made
-	sockets      int    // incarnations that have a socket
+	spentUSD     float64
+	sockets      int // incarnations that have a socket
 
 	ownRequests int // requests of its own under way
 	running     int // those of agents it made as well
@@ -126,9 +139,10 @@ func (b *Broker) evict() {
 	}
 }
 
-// admit lets a request begin, or says why it may not. paid says that it costs
-// tokens. Whoever is let in must call finish.
-func (b *Broker) admit(acc *account, paid bool) *refusal {
+// admit lets a request to s begin, or says why it may not. paid says that it costs
+// tokens of that model. Whoever is let in must call finish.
+func (b *Broker) admit(acc *account, s *service, paid bool, model string) *refusal {
+	_, priced := s.price(model)
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,6 +152,11 @@ func (b *Broker) admit(acc *account, paid bool) *refusal {
 		switch {
 		case paid && l.Tokens > 0 && a.spent >= l.Tokens:
 			return refuse(402, "budget_exceeded", "agent %s has used %s of its %s tokens: set_limits can raise limits.tokens", a.id, commas(a.spent), commas(l.Tokens))
+		case paid && l.CostUSD > 0 && a.spentUSD >= l.CostUSD:
+			return refuse(402, "budget_exceeded", "agent %s has spent $%.2f of its $%.2f: set_limits can raise limits.cost_usd", a.id, a.spentUSD, l.CostUSD)
+		case paid && l.CostUSD > 0 && !priced:
+			return refuse(402, "unknown_price", "agent %s may spend $%.2f, and what model %q of provider %s costs is not known: add its price to the models of this provider in config.json, or lift limits.cost_usd",
+				a.id, l.CostUSD, model, s.name)
 		case l.Concurrent > 0 && uint64(a.running) >= l.Concurrent:
 			return refuse(429, "rate_limit_exceeded", "agent %s may have %d requests under way at once", a.id, l.Concurrent).after(time.Second)
 		}
@@ -168,6 +187,7 @@ func (b *Broker) finish(acc *account, s *service, c result, used Usage) {
 	for _, a := range ancestry {
 		a.running--
 		a.spent += used.Tokens()
+		a.spentUSD += used.Cost
 		a.tokens.Take(now, ratelimit.PerMinute(a.limits.TokensPerMinute), float64(used.Tokens()))
 	}
 	b.mu.Unlock()
@@ -188,6 +208,8 @@ type AgentLimits struct {
 	// own; nil if none did.
 	Outer *Limits
 	Spent uint64 // tokens, which count against Limits.Tokens
+	// SpentUSD counts against Limits.CostUSD, in US dollars.
+	SpentUSD float64
 }
 
 // AgentLimits are those that an agent is held to, by its name alone if nobody registered it. The errors
@@ -195,7 +217,7 @@ type AgentLimits struct {
 func (b *Broker) AgentLimits(agent string) (h AgentLimits, err error) {
 	err = b.withAccounts(func() error {
 		acc := b.accounts[agent]
-		h = AgentLimits{Limits: acc.limits, Spent: acc.spent}
+		h = AgentLimits{Limits: acc.limits, Spent: acc.spent, SpentUSD: acc.spentUSD}
 		if acc.parent != nil {
 			h.Outer = new(acc.parent.limits)
 		}

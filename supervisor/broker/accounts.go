@@ -89,15 +89,15 @@ func (b *Broker) readAccount(agent string) (*account, error) {
 	if err != nil || r == nil {
 		return acc, err
 	}
-	acc.spent = r.Spent
+	acc.spent, acc.spentUSD = r.Spent, r.SpentUSD
 	acc.usage = Usage{
 		Requests: r.Requests, Estimated: r.Estimated,
-		Input: r.Input, Output: r.Output, CacheRead: r.CacheRead, CacheCreation: r.CacheCreation,
+		Input: r.Input, Output: r.Output, CacheRead: r.CacheRead, CacheCreation: r.CacheCreation, Cost: r.Cost,
 	}
 	if l := r.Limits; l != nil {
 		acc.hasOwnLimits = true
 		acc.limits = Limits{protocol.Limits{
-			Tokens: l.Tokens, RequestsPerMinute: l.RequestsPerMinute, TokensPerMinute: l.TokensPerMinute,
+			Tokens: l.Tokens, CostUSD: l.CostUSD, RequestsPerMinute: l.RequestsPerMinute, TokensPerMinute: l.TokensPerMinute,
 			ProcessLimits: protocol.Value(l.Process), Agents: protocol.Value(l.Agents),
 		}, l.Concurrent}
 	}
@@ -122,12 +122,12 @@ func (b *Broker) saveAccount(acc *account) error {
 	l, u := acc.limits, acc.usage
 	r := &store.Account{
 		Spent: acc.spent, Requests: u.Requests, Estimated: u.Estimated,
-		Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheCreation: u.CacheCreation,
+		Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheCreation: u.CacheCreation, Cost: u.Cost, SpentUSD: acc.spentUSD,
 	}
 	if acc.hasOwnLimits {
 		r.Limits = &store.Limits{
 			Tokens: l.Tokens, RequestsPerMinute: l.RequestsPerMinute, TokensPerMinute: l.TokensPerMinute,
-			Concurrent: l.Concurrent, Agents: &l.Agents, Process: &l.ProcessLimits,
+			CostUSD: l.CostUSD, Concurrent: l.Concurrent, Agents: &l.Agents, Process: &l.ProcessLimits,
 		}
 	}
 	if acc.parent != nil {

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/redact"
 	"nexus.internal/protocol/tokencount"
 	"nexus.internal/protocol/tracing"
@@ -48,7 +49,7 @@ func (sock *agentSocket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.ContentLength > maxBody:
 		refused = tooLarge
 	default:
-		refused = sock.broker.admit(sock.account, paid)
+		refused = sock.broker.admit(sock.account, s, paid, r.Header.Get(protocol.ModelHeader))
 	}
 	if refused != nil {
 		sock.broker.countRefused(s)
@@ -88,7 +89,15 @@ type forwardedRequest struct {
 // run forwards the request and its answer, and accounts for both whatever ends
 // them.
 func (x *forwardedRequest) run(w http.ResponseWriter, r *http.Request, rest string) {
-	defer func() { x.broker.finish(x.account, x.service, x.result, x.used) }()
+	defer func() {
+		asked := x.body.model()
+		price, ok := x.service.price(asked)
+		if !ok {
+			price, _ = x.service.price(r.Header.Get(protocol.ModelHeader))
+		}
+		x.used.Cost = x.used.costOf(price)
+		x.broker.finish(x.account, x.service, x.result, x.used)
+	}()
 	parent, _ := tracing.Parse(r.Header.Get("Traceparent")) // of the turn, as its child says
 	ctx, endSpan := x.broker.options.Trace.Begin(tracing.With(r.Context(), parent), tracing.Client, "model request",
 		tracing.String("gen_ai.provider.name", x.service.name), tracing.String("nexus.agent.id", x.account.id))
@@ -288,6 +297,13 @@ func (q *countingBody) Read(p []byte) (int, error) {
 }
 
 func (q *countingBody) Close() error { return q.body.Close() }
+
+// model is the one that the request is to, as far as it was read.
+func (q *countingBody) model() string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.count.Model()
+}
 
 // tokens estimates those that were read; whole says that this was all.
 func (q *countingBody) tokens() (n uint64, whole bool) {

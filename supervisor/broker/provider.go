@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/redact"
 )
 
@@ -18,6 +19,14 @@ type Provider struct {
 	Key string
 	// KeyName is the environment variable that should hold the key.
 	KeyName string
+	// Prices are those of its models; nil if none is known.
+	Prices Prices
+}
+
+// Prices tells what models cost. It is safe for concurrent use.
+type Prices interface {
+	// Price is that of a model by its id; ok is false where none is known.
+	Price(model string) (p protocol.Price, ok bool)
 }
 
 // Auth says how a key is sent.
@@ -39,6 +48,15 @@ type service struct {
 	key     string
 	keyName string
 	secrets redact.Secrets
+	prices  Prices
+}
+
+// price is what a model costs; false if that is not known.
+func (s *service) price(model string) (protocol.Price, bool) {
+	if s.prices == nil || model == "" {
+		return protocol.Price{}, false
+	}
+	return s.prices.Price(model)
 }
 
 // CheckProviders reports why a Broker would refuse providers; nil if it takes them.
@@ -74,7 +92,7 @@ func newService(name string, p Provider) (*service, error) {
 			return nil, fmt.Errorf("provider %s: the key in %s has a character that no header can hold", name, p.KeyName)
 		}
 	}
-	s := &service{name: name, base: base, auth: p.Auth, key: p.Key, keyName: p.KeyName}
+	s := &service{name: name, base: base, auth: p.Auth, key: p.Key, keyName: p.KeyName, prices: p.Prices}
 	s.secrets = redact.New(s.key, base)
 	return s, nil
 }

@@ -61,6 +61,9 @@ type Account struct {
 	Output        uint64  `json:"output_tokens"`
 	CacheRead     uint64  `json:"cache_read_input_tokens"`
 	CacheCreation uint64  `json:"cache_creation_input_tokens"`
+	// In US dollars: what the agent used, and with those of the agents that it made.
+	Cost     float64 `json:"cost_usd,omitzero" wire:"default"`
+	SpentUSD float64 `json:"spent_usd,omitzero" wire:"default"`
 }
 
 // Limits are those of an agent with all agents that it made. Zero is no limit.
@@ -69,6 +72,8 @@ type Limits struct {
 	RequestsPerMinute uint64 `json:"requests_per_minute"`
 	TokensPerMinute   uint64 `json:"tokens_per_minute"`
 	Concurrent        uint64 `json:"concurrent"`
+	// CostUSD is in US dollars.
+	CostUSD float64 `json:"cost_usd,omitzero" wire:"default"`
 	// Agents is nil where an earlier server, which did not bound them, wrote it.
 	Agents *uint64 `json:"agents,omitzero"`
 

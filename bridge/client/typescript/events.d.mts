@@ -43,6 +43,7 @@ export interface Frames {
       cache_creation_1h?: number;
       estimated?: boolean;
       model?: string;
+      cost?: number;
     };
     stop_reason?: "completed" | "max_iterations" | "max_tokens" | "content_filter" | "aborted" | "error";
     turn_id?: string;

@@ -13,6 +13,7 @@ export type CreateAgentParams = {
   approvals?: "ask" | "deny" | null;
   limits?: {
     tokens?: number | null;
+    cost_usd?: number | null;
     requests_per_minute?: number | null;
     tokens_per_minute?: number | null;
     memory_bytes?: number | null;
@@ -50,6 +51,7 @@ export type CreateAgentResult = {
       cache_creation_1h?: number;
       estimated?: boolean;
       model?: string;
+      cost?: number;
     };
     cancelled?: boolean;
     truncated?: boolean;
@@ -423,6 +425,7 @@ export type SendResult = {
     cache_creation_1h?: number;
     estimated?: boolean;
     model?: string;
+    cost?: number;
   };
   cancelled?: boolean;
   truncated?: boolean;
@@ -587,6 +590,7 @@ export type GetLimitsParams = {
 export type GetLimitsResult = {
   limits: {
     tokens: number;
+    cost_usd: number;
     requests_per_minute: number;
     tokens_per_minute: number;
     memory_bytes: number;
@@ -598,11 +602,13 @@ export type GetLimitsResult = {
     agents: number;
   };
   tokens_used: number;
+  cost_usd_used: number;
 };
 
 export type SetLimitsParams = {
   limits?: {
     tokens?: number | null;
+    cost_usd?: number | null;
     requests_per_minute?: number | null;
     tokens_per_minute?: number | null;
     memory_bytes?: number | null;
@@ -617,6 +623,7 @@ export type SetLimitsParams = {
 export type SetLimitsResult = {
   limits: {
     tokens: number;
+    cost_usd: number;
     requests_per_minute: number;
     tokens_per_minute: number;
     memory_bytes: number;
@@ -628,6 +635,7 @@ export type SetLimitsResult = {
     agents: number;
   };
   tokens_used: number;
+  cost_usd_used: number;
 };
 
 export type RespondPermissionParams = {

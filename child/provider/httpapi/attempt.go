@@ -37,7 +37,7 @@ func (s *Service) Answer(ctx context.Context, r provider.Request, attempt Attemp
 	return func(yield func(provider.Delta, error) bool) {
 		r := r
 		for number := 1; ; number++ {
-			t := &Attempt{service: s, yield: yield}
+			t := &Attempt{service: s, model: r.Model, yield: yield}
 			err := t.run(ctx, r, attempt)
 			if (err != nil || t.abandoned) && (t.body != nil || t.answered.Form != tokencount.EventStream) && r.Lost != nil {
 				r.Lost.Add(t.Usage())
@@ -77,6 +77,7 @@ func (s *Service) Answer(ctx context.Context, r provider.Request, attempt Attemp
 // Attempt is one try for an answer.
 type Attempt struct {
 	service   *Service
+	model     string // that is asked
 	yield     func(provider.Delta, error) bool
 	idle      *idleTimeout
 	body      *watchedBody // of the last response; nil until the service has answered
@@ -102,7 +103,7 @@ func (t *Attempt) Stream(ctx context.Context, path string, question any, take fu
 	if err != nil {
 		return err
 	}
-	request, err := t.service.request(ctx, http.MethodPost, path, nil, body)
+	request, err := t.service.request(ctx, http.MethodPost, path, nil, body, t.model)
 	if err != nil {
 		return err
 	}

@@ -128,8 +128,8 @@ func checkAuth(o Options) error {
 }
 
 // request makes a request with the key and all else that every request has. path
-// begins with a slash; a nil body is none.
-func (s *Service) request(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Request, error) {
+// begins with a slash; a nil body is none, and so is a model of "".
+func (s *Service) request(ctx context.Context, method, path string, query url.Values, body []byte, model string) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(ctx, method, s.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -150,6 +150,9 @@ func (s *Service) request(ctx context.Context, method, path string, query url.Va
 	}
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
+	}
+	if model != "" && s.options.Broker {
+		request.Header.Set(protocol.ModelHeader, model)
 	}
 	switch s.options.AuthMethod {
 	case Bearer:
@@ -177,7 +180,7 @@ func (s *Service) do(request *http.Request, answer *tokencount.Answer) (*http.Re
 // Get asks for the list at path, which begins with a slash, and reads it into the
 // struct that v points to, as Decode does.
 func (s *Service) Get(ctx context.Context, path string, query url.Values, v any) error {
-	request, err := s.request(ctx, http.MethodGet, path, query, nil)
+	request, err := s.request(ctx, http.MethodGet, path, query, nil, "")
 	if err != nil {
 		return err
 	}

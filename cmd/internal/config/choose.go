@@ -253,6 +253,12 @@ func (m Models) Price(name, model string) (price protocol.Price, ok bool) {
 	if err != nil {
 		return protocol.Price{}, false
 	}
+	return p.Price(model)
+}
+
+// Price is that of a model; ok is false where none is known. The offline model costs
+// nothing.
+func (p Provider) Price(model string) (price protocol.Price, ok bool) {
 	known := p.Known(model).Price
 	return protocol.Value(known), known != nil || p.Type == "offline"
 }

@@ -105,9 +105,11 @@ type Profile struct {
 // machine, if it has no limits of its own. 0 is no limit.
 type Limits struct {
 	// Tokens is for the agent's life, all kinds together.
-	Tokens            uint64 `json:"tokens" wire:"default"`
-	RequestsPerMinute uint64 `json:"requests_per_minute" wire:"default"`
-	TokensPerMinute   uint64 `json:"tokens_per_minute" wire:"default"`
+	Tokens uint64 `json:"tokens" wire:"default"`
+	// CostUSD is in US dollars, for the agent's life.
+	CostUSD           float64 `json:"cost_usd" wire:"default"`
+	RequestsPerMinute uint64  `json:"requests_per_minute" wire:"default"`
+	TokensPerMinute   uint64  `json:"tokens_per_minute" wire:"default"`
 	// Concurrent is how many requests may be under way.
 	Concurrent uint64 `json:"concurrent" wire:"default"`
 

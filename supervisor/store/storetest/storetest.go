@@ -218,8 +218,8 @@ func testAccounts(t *testing.T, open Open) {
 	dir := t.TempDir()
 	agents := uint64(3)
 	for _, want := range []*store.Account{
-		{Parent: "p", Spent: 1 << 62, Requests: 1, Estimated: 2, Input: 3, Output: 4, CacheRead: 5, CacheCreation: 6},
-		{Limits: &store.Limits{Tokens: 1, RequestsPerMinute: 2, TokensPerMinute: 3, Concurrent: 4, Agents: &agents, Process: &protocol.ProcessLimits{
+		{Parent: "p", Spent: 1 << 62, Requests: 1, Estimated: 2, Input: 3, Output: 4, CacheRead: 5, CacheCreation: 6, Cost: 0.7, SpentUSD: 8.5},
+		{Limits: &store.Limits{Tokens: 1, RequestsPerMinute: 2, TokensPerMinute: 3, CostUSD: 2.5, Concurrent: 4, Agents: &agents, Process: &protocol.ProcessLimits{
 			MemoryBytes: 1, Processes: 2, OpenFiles: 3, CPUSeconds: 4, OutputBytesPerSecond: 5, TurnSeconds: 6,
 		}}},
 		nil,

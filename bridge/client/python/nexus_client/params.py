@@ -6,6 +6,7 @@ from typing import Any, List, Literal, Optional, TypedDict
 
 class Limits(TypedDict, total=False):
     tokens: Optional[int]
+    cost_usd: Optional[float]
     requests_per_minute: Optional[int]
     tokens_per_minute: Optional[int]
     memory_bytes: Optional[int]

@@ -16,6 +16,7 @@ class TurnUsage(_TurnUsage, total=False):
     cache_creation_1h: int
     estimated: bool
     model: str
+    cost: float
 
 
 class _Send(TypedDict):
@@ -584,6 +585,7 @@ class SetPermissions(TypedDict):
 
 class HeldLimits(TypedDict):
     tokens: int
+    cost_usd: float
     requests_per_minute: int
     tokens_per_minute: int
     memory_bytes: int
@@ -598,6 +600,7 @@ class HeldLimits(TypedDict):
 class Limits(TypedDict):
     limits: HeldLimits
     tokens_used: int
+    cost_usd_used: float
 
 
 GetLimits = Limits

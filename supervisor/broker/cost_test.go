@@ -1,0 +1,103 @@
+package broker_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor/broker"
+)
+
+// prices are those of the model m: its cached tokens cost a tenth.
+type prices struct{}
+
+func (prices) Price(model string) (protocol.Price, bool) {
+	return protocol.Price{Input: 1000, Output: 2000, CacheRead: new(100.0)}, model == "m"
+}
+
+// askModel asks the provider p for that model, and names another one in the header perhaps.
+func (h *house) askModel(socket, model, named string) (int, string) {
+	h.Helper()
+	res, answer := h.do(socket, "POST", "/p/chat/completions", fmt.Sprintf(`{"messages":[],"model":%q}`, model), http.Header{protocol.ModelHeader: {named}})
+	return res.StatusCode, answer
+}
+
+// A budget in dollars holds over the agents that an agent made, is kept, and can be raised.
+func TestBudgetInDollars(t *testing.T) {
+	dir := t.TempDir()
+	o := broker.Options{Accounts: accountsIn(dir), Limits: broker.Limits{Limits: protocol.Limits{CostUSD: 1.2}}, Providers: map[string]broker.Provider{}}
+	h := newHouse(t, o, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(protocol.ModelHeader) != "" {
+			t.Error("the header reached the service")
+		}
+		costs(w, r)
+	})
+	p := broker.Provider{BaseURL: h.upstream.URL + "/v1", Auth: broker.None, Prices: prices{}}
+	if err := h.Reload(map[string]broker.Provider{"p": p}, o.Limits, func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := h.start(broker.Agent{ID: "a"})
+	b, _ := h.start(broker.Agent{ID: "b", Parent: "a"})
+	for _, socket := range []string{a, b} { // 450 at 0.001, 50 at 0.0001, 100 at 0.002: $0.655 each
+		if status, answer := h.askModel(socket, "m", "m"); status != 200 {
+			t.Fatalf("got %d %s", status, answer)
+		}
+	}
+	if got := h.usage("b").Cost; got < 0.6549 || got > 0.6551 {
+		t.Errorf("it cost %v", got)
+	}
+	const want = `{"error":{"type":"budget_exceeded","message":"agent a has spent $1.31 of its $1.20: set_limits can raise limits.cost_usd"}}`
+	if status, answer := h.askModel(b, "m", "m"); status != 402 || answer != want {
+		t.Errorf("got %d %s", status, answer)
+	}
+	if held, err := h.AgentLimits("a"); err != nil || held.SpentUSD < 1.3 || held.SpentUSD > 1.32 {
+		t.Errorf("got %+v, %v", held, err)
+	}
+	if kept, err := accountsIn(dir).Account("a"); err != nil || kept.SpentUSD < 1.3 || kept.Cost > 0.7 {
+		t.Errorf("kept %+v, %v", kept, err)
+	}
+	if err := h.SetLimits("a", broker.Limits{Limits: protocol.Limits{CostUSD: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	if status, answer := h.askModel(b, "m", "m"); status != 200 {
+		t.Errorf("got %d %s", status, answer)
+	}
+	if cost := h.Stats().Providers["p"].Used.Cost; cost < 1.96 || cost > 1.97 {
+		t.Errorf("the provider cost %v", cost)
+	}
+}
+
+// Nobody spends what nobody can count: without a limit in dollars any model may be asked, with
+// one those whose price is known.
+func TestBudgetNeedsPrices(t *testing.T) {
+	h := newHouse(t, broker.Options{}, costs)
+	free, _ := h.start(broker.Agent{ID: "free"})
+	bound, _ := h.start(broker.Agent{ID: "bound", Limits: &broker.Limits{Limits: protocol.Limits{CostUSD: 1}}})
+	if status, answer := h.askModel(free, "x", "x"); status != 200 {
+		t.Errorf("got %d %s", status, answer)
+	}
+	for _, named := range []string{"x", ""} {
+		status, answer := h.askModel(bound, "x", named)
+		if status != 402 || !strings.Contains(answer, `"type":"unknown_price","message":"agent bound may spend $1.00, and what model \"`+named+`\" of provider p costs is not known`) {
+			t.Errorf("got %d %s", status, answer)
+		}
+	}
+	if h.usage("bound").Requests != 0 {
+		t.Error("a request reached the service")
+	}
+}
+
+// Who names a cheap model and asks another one pays for the other one.
+func TestCostIsOfTheModelThatWasAsked(t *testing.T) {
+	h := newHouse(t, broker.Options{}, costs)
+	p := broker.Provider{BaseURL: h.upstream.URL + "/v1", Auth: broker.None, Prices: prices{}}
+	if err := h.Reload(map[string]broker.Provider{"p": p}, broker.Limits{}, func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := h.start(broker.Agent{ID: "a"})
+	if status, answer := h.askModel(a, "m", "x"); status != 200 || h.usage("a").Cost < 0.65 {
+		t.Errorf("got %d %s, cost %v", status, answer, h.usage("a").Cost)
+	}
+}
