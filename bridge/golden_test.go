@@ -34,6 +34,7 @@ var variable = []struct {
 	{regexp.MustCompile(`"key_file":"[^"]*"`), `"key_file":"FILE"`},
 	{regexp.MustCompile(`"execution_time_ms":\d+`), `"execution_time_ms":MS`},
 	{regexp.MustCompile(`"\.plan-[0-9a-f]{16}-`), `".plan-HEX-`},
+	{regexp.MustCompile(`"\.task-[0-9a-f]{16}"`), `".task-HEX"`},
 	{regexp.MustCompile(`"updated_at":[0-9.]+`), `"updated_at":SECONDS`},
 	{regexp.MustCompile(`"agent_id":"[0-9a-f]{8}","url":"/agent/[0-9a-f]{8}"`), `"agent_id":"HEX8","url":"/agent/HEX8"`},
 	{regexp.MustCompile(`http://127\.0\.0\.1:\d+/`), "http://HOST/"},

@@ -246,7 +246,7 @@ func TestAuditOfWhatIsUnderWay(t *testing.T) {
 		for line := range strings.Lines(string(data)) {
 			lines = append(lines, fmt.Sprint(
 				gjson.Get(line, "by.key_name"), " ", gjson.Get(line, "data.method"), " ", gjson.Get(line, "data.status"), " ",
-				regexp.MustCompile("-[0-9a-f]+-").ReplaceAllString(gjson.Get(line, "data.params.agent_id").Str, "-x-"), " ", gjson.Get(line, "data.for"), " ", gjson.Get(line, "data.plan_run_id"),
+				regexp.MustCompile("-[0-9a-f]{16}").ReplaceAllString(gjson.Get(line, "data.params.agent_id").Str, "-x"), " ", gjson.Get(line, "data.for"), " ", gjson.Get(line, "data.plan_run_id"),
 			))
 			if gjson.Get(line, "by.key").Str == "" {
 				t.Errorf("nobody did %s", line)
@@ -272,7 +272,8 @@ func TestAuditOfWhatIsUnderWay(t *testing.T) {
 		answer <- body
 	}
 	go ask("execute_task", `{"task_type":"code_generation","prompt":"x"}`)
-	want := []string{" execute_task begun   ", " create_agent begun maker execute_task ", " create_agent success maker execute_task "}
+	const own = ".task-x" // the rest is by chance
+	want := []string{" execute_task begun   ", " create_agent begun " + own + " execute_task ", " create_agent success " + own + " execute_task "}
 	if diff := cmp.Diff(want, <-running); diff != "" {
 		t.Errorf("while a task is under way (-want +got):\n%s", diff)
 	}
@@ -283,7 +284,8 @@ func TestAuditOfWhatIsUnderWay(t *testing.T) {
 	go ask("run_plan", `{"request_id":"p1","pool":{"size":1},"plan":{"tasks":[{"id":"t1","type":"testing","description":"x","dependencies":[],"priority":1}],`+
 		`"estimated_time_seconds":1,"explanation":""}}`)
 	const worker = ".plan-x-1" // the middle is by chance
-	want = append(want, " execute_task success   ", " run_plan begun   ",
+	want = append(want, " destroy_agent begun "+own+" execute_task ", " destroy_agent success "+own+" execute_task ",
+		" execute_task success   ", " run_plan begun   ",
 		" create_agent begun "+worker+" run_plan p1", " create_agent success "+worker+" run_plan p1")
 	if diff := cmp.Diff(want, <-running); diff != "" {
 		t.Errorf("while a plan is under way (-want +got):\n%s", diff)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
@@ -16,6 +17,7 @@ import (
 	"nexus.internal/bridge/metrics"
 	"nexus.internal/bridge/plan"
 	"nexus.internal/bridge/rpc"
+	"nexus.internal/bridge/task"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
@@ -53,9 +55,10 @@ func New(o Options) (*Server, error) {
 	}
 	s.metrics = metrics.New(metrics.Options{Supervisor: o.Supervisor, Models: o.Status, Spares: o.Status, Version: o.Version})
 	s.router = rpc.NewRouter(rpc.Options{Access: s.agents.Access(), Metrics: s.metrics, Log: s.log, Trace: o.Trace, Audit: o.Audit})
-	s.plans = plan.NewRunner(plan.Options{Agents: s.agents, Dir: o.PlansDir, Requests: s.requests, Log: s.log})
+	tasks := task.NewRunner(task.Options{Agents: s.agents, Dir: filepath.Join(o.PlansDir, "tasks"), Requests: s.requests, Log: s.log})
+	s.plans = plan.NewRunner(plan.Options{Agents: s.agents, Tasks: tasks, Dir: o.PlansDir, Requests: s.requests, Log: s.log})
 	methods.Register(s.router, methods.Options{
-		Agents: s.agents, Plans: s.plans, Keys: o.Keys, Codes: &s.codes, Checker: o.Runtime, Requests: s.requests,
+		Agents: s.agents, Plans: s.plans, Tasks: tasks, Keys: o.Keys, Codes: &s.codes, Checker: o.Runtime, Requests: s.requests,
 		Addr: o.Addr, Version: o.Version, Log: s.log,
 	})
 	s.lines = rpc.NewLineLimit(o.Log.Named("access"))

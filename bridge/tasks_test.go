@@ -2,8 +2,13 @@ package bridge_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+
+	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/agents"
@@ -155,5 +160,178 @@ func TestRunPlanStream(t *testing.T) {
 	plan.Plan.Tasks = nil
 	for _, err := range r.client.RunPlanStream(r.ctx(), plan) {
 		wantError(t, err, jsonrpc.CodeInvalidParams, "INVALID_PARAMS", 200)
+	}
+}
+
+// askTask is a request of a task of the executor, or of the agent at that path.
+func (r *rig) askTask(path, id, prompt string) (body string) {
+	_, body = r.post(path, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"execute_task","params":{"task_type":"testing","prompt":%q,"request_id":%q}}`, prompt, id))
+	return body
+}
+
+// Tasks of one role run side by side, each by an agent of its own that has heard of nothing else
+// and is gone with it.
+func TestTasksOfARoleSideBySide(t *testing.T) {
+	const n = 3
+	var heard sync.Map // the prompts of each process
+	all := make(chan struct{}, n)
+	together := make(chan struct{})
+	r := rigged(t, func(r *rig, o *bridge.Options) {
+		tasks(r, o)
+		r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play {
+			return supervisortest.Play{Command: stateful, Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+				if _, again := heard.LoadOrStore(c, p.Message); again {
+					t.Errorf("an agent has heard of more than its task: %s", p.Message)
+				}
+				all <- struct{}{}
+				<-together
+				playTask(c, p)
+			}}
+		}
+	})
+	bodies := make(chan string, n)
+	for i := range n {
+		go func() { bodies <- r.askTask("/", fmt.Sprintf("t%d", i), "x") }()
+	}
+	for range n {
+		<-all
+	}
+	close(together)
+	agents := map[string]bool{}
+	for range n {
+		body := <-bodies
+		if agents[gjson.Get(body, "result.metadata.agent_id").Str] = true; gjson.Get(body, "result.status").Str != "success" {
+			t.Errorf("got %s", body)
+		}
+	}
+	if _, left := r.post("/", `{"jsonrpc":"2.0","id":1,"method":"list_agents"}`); len(agents) != n || gjson.Get(left, "result.agents.#").Int() != 0 {
+		t.Errorf("%d agents did it, and there are %s", len(agents), left)
+	}
+}
+
+// A task that has ended is told again, also by the next server; one that failed by a fault is
+// done again.
+func TestTaskOfARoleAgain(t *testing.T) {
+	plans := t.TempDir()
+	var prompts atomic.Int32
+	fails := true
+	change := func(r *rig, o *bridge.Options) {
+		tasks(r, o)
+		o.PlansDir = plans
+		r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play {
+			return supervisortest.Play{Command: stateful, Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+				if prompts.Add(1); fails {
+					fails = false
+					c.Crash(supervisor.Exit{Code: 1})
+					return
+				}
+				playTask(c, p)
+			}}
+		}
+	}
+	r := rigged(t, change)
+	if body := r.askTask("/", "t1", "x"); gjson.Get(body, "error.data.type").Str != "CHILD_CRASHED" || gjson.Get(body, "error.data.request_id").Str != "t1" ||
+		!strings.HasPrefix(gjson.Get(body, "error.data.agent_id").Str, ".task-") {
+		t.Errorf("of a crash: %s", body)
+	}
+	if body := r.askTask("/", "t1", "x"); gjson.Get(body, "result.status").Str != "success" || gjson.Get(body, "result.replayed").Bool() {
+		t.Errorf("done again: %s", body)
+	}
+	first := r.askTask("/", "t1", "x")
+	if !gjson.Get(first, "result.replayed").Bool() {
+		t.Errorf("told again: %s", first)
+	}
+	if body := r.askTask("/", "t1", "y"); gjson.Get(body, "error.data.type").Str != "REQUEST_ID_CONFLICT" {
+		t.Errorf("another task of that id: %s", body)
+	}
+	if body := rigged(t, change).askTask("/", "t1", "x"); body != first || prompts.Load() != 2 {
+		t.Errorf("the next server says %s, after %d prompts", body, prompts.Load())
+	}
+}
+
+// A task is cancelled by its id alone, whoever does it, and stays so.
+func TestTaskCancelledByItsID(t *testing.T) {
+	began := make(chan struct{}, 1)
+	r := rigged(t, func(r *rig, o *bridge.Options) {
+		tasks(r, o)
+		r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play {
+			return supervisortest.Play{Command: stateful, Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+				switch {
+				case strings.Contains(p.Message, "badly first") && strings.HasPrefix(p.Message, "Carry out"):
+					playTask(c, protocol.Prompt{ID: p.ID, Message: "the impossible"})
+				default:
+					began <- struct{}{}
+					supervisortest.UntilAborted(c, p)
+				}
+			}}
+		}
+	})
+	r.create("worker-1")
+	for _, tt := range []struct{ name, path, cancelAt, prompt string }{
+		{"of a role", "/", "/", "x"},
+		{"of an agent, at the agent", "/agent/worker-1", "/agent/worker-1", "x"},
+		{"of an agent, by its id alone", "/agent/worker-1", "/", "x"},
+		{"its repair, of a role", "/", "/", "badly first"},
+		{"its repair, of an agent", "/agent/worker-1", "/agent/worker-1", "badly first"},
+	} {
+		id := strings.ReplaceAll(tt.name, " ", "-")
+		done := make(chan string, 1)
+		go func() { done <- r.askTask(tt.path, id, tt.prompt) }()
+		<-began
+		cancel := fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"cancel","params":{"request_id":%q}}`, id)
+		if _, body := r.post(tt.cancelAt, cancel); !strings.Contains(body, `"cancelled":true`) {
+			t.Errorf("%s: cancel says %s", tt.name, body)
+		}
+		if body := <-done; gjson.Get(body, "result.status").Str != "cancelled" {
+			t.Errorf("%s: got %s", tt.name, body)
+		}
+		if _, body := r.post(tt.cancelAt, cancel); tt.path == tt.cancelAt && tt.prompt == "x" && !strings.Contains(body, `"cancelled":true`) {
+			t.Errorf("%s: cancel again says %s", tt.name, body)
+		}
+	}
+}
+
+// An answer that is not of the shape, or is the answer to another task, is asked for again before
+// anything that waits for the agent; then the call fails, and says what the agent said.
+func TestRepairComesFirst(t *testing.T) {
+	var mu sync.Mutex
+	var heard []string
+	began, goOn := make(chan struct{}, 1), make(chan struct{})
+	r := rigged(t, plays(func(c *supervisortest.Child, p protocol.Prompt) {
+		mu.Lock()
+		word, _, _ := strings.Cut(p.Message, " ")
+		heard = append(heard, word)
+		mu.Unlock()
+		if word == "Carry" {
+			began <- struct{}{}
+			<-goOn
+		}
+		reply := `{"task_id":"another","status":"success","code":"","explanation":"done"}`
+		c.Say(reply)
+		c.Finish(p, reply)
+	}))
+	r.create("a")
+	done, sent := make(chan string, 1), make(chan string, 1)
+	go func() { done <- r.askTask("/agent/a", "t1", "x") }()
+	<-began
+	go func() {
+		_, body := r.post("/agent/a", `{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"hello there"}}`)
+		sent <- body
+	}()
+	for a, err := r.sup.Agent("a"); err == nil && a.Info().Queued == 0; { //nolint:revive // until it waits
+		runtime.Gosched()
+	}
+	close(goOn)
+	body := <-done
+	<-sent
+	failure := gjson.Get(body, "error.data")
+	if !strings.Contains(failure.Get("details").Str, `it is the answer to another task: task_id is "another", and must be "t1"`) ||
+		failure.Get("agent_id").Str != "a" || failure.Get("request_id").Str != "t1/again" || !strings.Contains(failure.Get("partial").Str, `"another"`) {
+		t.Errorf("got %s", body)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if got := strings.Join(heard, " "); got != "Carry Your hello" {
+		t.Errorf("the agent heard %q", got)
 	}
 }

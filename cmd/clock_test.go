@@ -21,6 +21,7 @@ var wallClock = map[string]bool{
 var wallClockUses = map[string]string{
 	"bridge/client/prove.go Unix":                 "a deadline that is always over",
 	"bridge/plan/record.go ModTime":               "the order in which old records go",
+	"bridge/task/own.go ModTime":                  "which results to prune",
 	"bridge/methods/sessions.go UnixMilli":        "shown",
 	"bridge/client/keys.go Unix":                  "when a request is signed, which the server compares with its own clock",
 	"bridge/httpd/signature.go UnixMicro":         "a signature says when it was made, and its window is of that clock",

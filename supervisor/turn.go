@@ -29,6 +29,7 @@ const (
 	Queue  WhenBusy = iota // it waits, first in, first out
 	Reject                 // it is refused with ErrBusy
 	Steer                  // the running turn is cancelled, then this one runs
+	Next                   // it waits before all others, as it belongs to a turn that had its place
 )
 
 // String is the name that callers of the façade use.
@@ -40,6 +41,8 @@ func (w WhenBusy) String() string {
 		return "reject"
 	case Steer:
 		return "steer"
+	case Next:
+		return "next"
 	default:
 		return fmt.Sprintf("WhenBusy(%d)", int(w))
 	}
@@ -56,6 +59,9 @@ type PromptOptions struct {
 	// restart, unless it was cancelled, timed out or had ended by then, or the
 	// agent fails. Timeout bounds both together.
 	Retry bool
+	// Hold keeps the turns that wait from beginning once this one has ended, until a prompt with
+	// Next is accepted or Release is called, which must be.
+	Hold bool
 	// Check, unless nil, is asked by Delegate before an attempt that had to wait begins.
 	// What begins as soon as it is accepted is not checked.
 	Check TurnCheck
@@ -133,12 +139,13 @@ type Turn struct {
 	check       TurnCheck       // before an attempt that had to wait; nil for none
 	asker       context.Context //nolint:containedctx // of the prompt, for check
 	checking    bool            // it is under way
+	hold        bool            // none begins after it until it is released
 	ended       bool            // result is final
 	result      Result
 }
 
 func (s *agentState) newTurn(p protocol.Prompt, digest [sha256.Size]byte, o PromptOptions) *Turn {
-	t := &Turn{agent: s.agent, id: p.ID, digest: digest, retry: o.Retry, prompt: p, done: make(chan struct{})}
+	t := &Turn{agent: s.agent, id: p.ID, digest: digest, retry: o.Retry, prompt: p, hold: o.Hold, done: make(chan struct{})}
 	t.limit, t.late = timed(s.limits, o)
 	return t
 }
@@ -247,6 +254,22 @@ func (t *Turn) Wait(ctx context.Context) (Result, error) {
 	case <-ctx.Done():
 		return Result{TurnID: t.id}, ctx.Err()
 	}
+}
+
+// Release lets the next turn begin after one that was prompted with Hold. It may be called at any
+// time, and again.
+func (t *Turn) Release() {
+	if t.agent == nil {
+		return // a replay
+	}
+	t.agent.update(func(s *agentState) []effect {
+		t.hold = false
+		if s.turns.holder == t {
+			s.turns.holder = nil
+			s.next()
+		}
+		return s.here()
+	})
 }
 
 func (t *Turn) over() bool {

@@ -12,6 +12,7 @@ type turnQueue struct {
 	current   *Turn         // that runs, or has ended and is not notified yet
 	waiting   []*Turn       // oldest first; with recording at most Spec.QueueLimit, one more is refused
 	recording []*Turn       // are admitted, and not yet in the records
+	holder    *Turn         // that has ended, and after which none begins before what belongs to it; nil for none
 	known     outcomes      // all others, and the last that ended, by id
 	finished  outbox[*Turn] // ended, to be notified in this order; current and waiting bound them
 

@@ -30,7 +30,7 @@ func (s *agentState) admit(p protocol.Prompt, digest [sha256.Size]byte, o Prompt
 		return nil, false, s.failed()
 	case o.WhenBusy == Reject && s.turns.occupied():
 		return nil, false, ErrBusy
-	case s.turns.queued() >= s.agent.spec.QueueLimit:
+	case o.WhenBusy != Next && s.turns.queued() >= s.agent.spec.QueueLimit:
 		return nil, false, ErrQueueFull
 	}
 	t = s.newTurn(p, digest, o)
@@ -57,6 +57,9 @@ func (s *agentState) enter(ctx context.Context, t *Turn, o PromptOptions) {
 		if s.turns.current != nil {
 			s.abort(s.turns.current, errSteered)
 		}
+	case o.WhenBusy == Next:
+		s.turns.holder = nil
+		s.turns.enqueueFirst(t)
 	default:
 		s.turns.enqueue(t)
 	}
@@ -83,7 +86,9 @@ func (s *agentState) next() {
 	}
 }
 
-func (s *agentState) free() bool { return s.state == Ready && s.inc.lost == "" }
+func (s *agentState) free() bool {
+	return s.state == Ready && s.inc.lost == "" && s.turns.holder == nil
+}
 
 // checkWaited asks whether a turn that had to wait may begin, and begins it if so. If
 // it could not begin any more, or its process has ended meanwhile, it is asked again
@@ -196,6 +201,9 @@ func (s *agentState) finish(t *Turn, o Outcome, err error) {
 // result, its waiters, in this order, and then the next turn.
 func (s *agentState) notified(t *Turn) {
 	s.turns.notified(t)
+	if t.hold {
+		s.turns.holder = t
+	}
 	s.agent.publish("turn_end", turnEndEvent(t.id, t.result.Outcome, t.result.Err))
 	s.agent.sup.count.outcome(t.result.Outcome).Add(1)
 	close(t.done)

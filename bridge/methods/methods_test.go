@@ -21,6 +21,7 @@ import (
 	"nexus.internal/bridge/plan"
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/bridge/sessions"
+	"nexus.internal/bridge/task"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/supervisor"
@@ -69,8 +70,10 @@ func newHouse(t *testing.T, command func(*supervisortest.Child, protocol.Command
 	h.router = rpc.NewRouter(rpc.Options{
 		Access: registry.Access(), Metrics: metrics.New(metrics.Options{Supervisor: sup, Models: outside{}}), Log: log,
 	})
+	tasks := task.NewRunner(task.Options{Agents: registry, Dir: filepath.Join(home, "plans", "tasks"), Requests: requests, Log: log})
 	methods.Register(h.router, methods.Options{
-		Agents: registry, Plans: plan.NewRunner(plan.Options{Agents: registry, Dir: filepath.Join(home, "plans"), Requests: requests, Log: log}),
+		Agents: registry, Tasks: tasks,
+		Plans: plan.NewRunner(plan.Options{Agents: registry, Tasks: tasks, Dir: filepath.Join(home, "plans"), Requests: requests, Log: log}),
 		Codes: new(auth.Codes), Checker: h, Requests: requests, Addr: "127.0.0.1:1", Log: log,
 	})
 	running, stop := context.WithCancel(context.Background())

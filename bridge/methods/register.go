@@ -26,6 +26,7 @@ type CodeChecker interface {
 type Options struct {
 	Agents  *agents.Registry
 	Plans   *plan.Runner
+	Tasks   *task.Runner
 	Keys    *auth.Keyring
 	Codes   *auth.Codes // of the page
 	Checker CodeChecker
@@ -45,6 +46,7 @@ type (
 	turnMethods struct {
 		agents *agents.Registry
 		plans  *plan.Runner
+		tasks  *task.Runner
 		log    *zap.Logger
 	}
 	conversationMethods struct{ agents *agents.Registry }
@@ -53,7 +55,7 @@ type (
 	mcpMethods          struct{ agents *agents.Registry }
 	taskMethods         struct {
 		agents  *agents.Registry
-		tasks   task.Runner
+		tasks   *task.Runner
 		checker CodeChecker
 		checks  checkTurns
 	}
@@ -66,11 +68,11 @@ type (
 
 // Register gives each method of the table its code.
 func Register(r *rpc.Router, o Options) {
-	turns := &turnMethods{agents: o.Agents, plans: o.Plans, log: o.Log}
+	turns := &turnMethods{agents: o.Agents, plans: o.Plans, tasks: o.Tasks, log: o.Log}
 	all := &agentMethods{agents: o.Agents, turns: turns, requests: o.Requests}
 	conversation, settings := &conversationMethods{o.Agents}, &settingsMethods{o.Agents}
 	sessions, mcp := &sessionMethods{o.Agents}, &mcpMethods{o.Agents}
-	tasks := &taskMethods{agents: o.Agents, tasks: task.Runner{Agents: o.Agents}, checker: o.Checker, checks: newCheckTurns()}
+	tasks := &taskMethods{agents: o.Agents, tasks: o.Tasks, checker: o.Checker, checks: newCheckTurns()}
 	keys := &keyMethods{keys: o.Keys, codes: o.Codes, addr: o.Addr}
 
 	rpc.Handle(r, api.CreateAgent, all.create)

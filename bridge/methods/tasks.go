@@ -2,7 +2,6 @@ package methods
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"nexus.internal/bridge/agents"
@@ -21,49 +20,83 @@ const (
 	Executor Role = "executor"
 )
 
-// taskAgent is who is to do what c asks for: the agent of the path, the one that
-// is named, or the one that has the role, which is created if there is none.
-func (m *taskMethods) taskAgent(ctx context.Context, c *rpc.Call, role agents.Role, named *string) (*supervisor.Agent, error) {
-	if c.Agent != "" {
-		if named != nil && *named != c.Agent {
-			return nil, api.Invalid("agent_id", "is not the agent of the path, %s", c.Agent)
-		}
-		return m.agents.Resolve(ctx, c.Agent)
+// namedAgent is the agent that is to do what c asks for: that of the path, or the one that is named;
+// nil if that is left to the role.
+func (m *taskMethods) namedAgent(ctx context.Context, c *rpc.Call, named *string) (*supervisor.Agent, error) {
+	id := c.Agent
+	switch {
+	case id == "" && named == nil:
+		return nil, nil //nolint:nilnil // nobody is named
+	case id == "":
+		id = *named
+	case named != nil && *named != id:
+		return nil, api.Invalid("agent_id", "is not the agent of the path, %s", id)
 	}
-	if named != nil {
-		return m.agents.Resolve(ctx, *named)
-	}
-	p, ok := m.agents.Role(role)
-	if !ok {
-		return nil, &api.Error{
-			Kind: api.KindRoleNotConfigured, Details: fmt.Sprintf("no agent is configured as %s", role),
-			Suggestions: []string{fmt.Sprintf("Name an agent by agent_id, or configure roles.%s in config.json and send SIGHUP to the server: it reloads the file.", role)},
-		}
-	}
-	if err := m.agents.CheckRole(role, *p.AgentID); err != nil {
-		return nil, err
-	}
-	a, err := m.agents.Resolve(ctx, *p.AgentID)
-	if errors.Is(err, supervisor.ErrNotFound) {
-		a, err = m.agents.CreateFor(ctx, c, p)
-	}
-	if errors.Is(err, supervisor.ErrExists) { // somebody was faster
-		a, err = m.agents.Resolve(ctx, *p.AgentID)
+	a, err := m.agents.Resolve(ctx, id)
+	if err == nil {
+		m.agents.NoteUsed(a)
 	}
 	return a, err
 }
 
+// ofRole makes agents for the tasks of a role.
+type ofRole struct {
+	agents *agents.Registry
+	call   *rpc.Call
+	role   agents.Role
+}
+
+// Start implements [task.Starter]. Where there is a session of the role's name, the agent begins
+// with a copy of it.
+func (o ofRole) Start(ctx context.Context, name string) (*supervisor.Agent, error) {
+	p, err := o.params()
+	if err != nil {
+		return nil, err
+	}
+	if base := *p.AgentID; o.agents.Sessions().Exists(base) {
+		if err := o.agents.CheckRole(o.role, base); err != nil {
+			return nil, err
+		}
+		a, _, err := o.agents.Load(ctx, base, name, api.LoadSessionParams{})
+		return a, err
+	}
+	p.AgentID = &name
+	return o.agents.CreateFor(ctx, o.call, p)
+}
+
+// params are how the role's agents are made.
+func (o ofRole) params() (api.CreateAgentParams, error) {
+	p, ok := o.agents.Role(o.role)
+	if !ok {
+		return p, &api.Error{
+			Kind: api.KindRoleNotConfigured, Details: fmt.Sprintf("no agent is configured as %s", o.role),
+			Suggestions: []string{fmt.Sprintf("Name an agent by agent_id, or configure roles.%s in config.json and send SIGHUP to the server: it reloads the file.", o.role)},
+		}
+	}
+	return p, nil
+}
+
 func (m *taskMethods) execute(ctx context.Context, c *rpc.Call, p api.ExecuteTaskParams) (api.ExecuteTaskResult, error) {
-	a, err := m.taskAgent(ctx, c, agents.Executor, p.AgentID)
+	a, err := m.namedAgent(ctx, c, p.AgentID)
 	if err != nil {
 		return api.ExecuteTaskResult{}, err
 	}
-	m.agents.NoteUsed(a)
-	if c.Request.IsNotification() {
-		_, err := m.tasks.Begin(ctx, a, task.Prompt{ID: task.RequestID(p.RequestID), Text: task.ExecutePrompt(p), Timeout: task.Timeout(p.TimeoutS)})
+	id := task.RequestID(p.RequestID)
+	switch {
+	case a == nil:
+		p.RequestID = nil
+		done, err := task.Own(ctx, m.tasks, c, task.OwnTask{ID: id, Method: api.ExecuteTask.Name, Params: p}, ofRole{m.agents, c, agents.Executor},
+			func(ctx context.Context, a *supervisor.Agent) (api.ExecuteTaskResult, bool, error) {
+				result, why, err := m.tasks.Run(ctx, a, p, id)
+				return result, why != nil, err
+			})
+		done.Result.Replayed = done.Replayed
+		return done.Result, err
+	case c.Request.IsNotification():
+		_, err := m.tasks.Begin(ctx, a, task.Prompt{ID: id, Text: task.ExecutePrompt(p, id), Timeout: task.Timeout(p.TimeoutS)})
 		return api.ExecuteTaskResult{}, err
 	}
-	result, _, err := m.tasks.Run(ctx, a, p, task.RequestID(p.RequestID))
+	result, _, err := m.tasks.Run(ctx, a, p, id)
 	c.Incarnation = a.Info().Incarnation
 	if err != nil {
 		return api.ExecuteTaskResult{}, err
@@ -72,11 +105,10 @@ func (m *taskMethods) execute(ctx context.Context, c *rpc.Call, p api.ExecuteTas
 }
 
 func (m *taskMethods) createPlan(ctx context.Context, c *rpc.Call, p api.CreatePlanParams) (api.CreatePlanResult, error) {
-	a, err := m.taskAgent(ctx, c, agents.Planner, p.AgentID)
+	a, err := m.namedAgent(ctx, c, p.AgentID)
 	if err != nil {
 		return api.CreatePlanResult{}, err
 	}
-	m.agents.NoteUsed(a)
 	most, limit := api.MaxTasks, task.TimeLimit(p)
 	if p.Constraints != nil && p.Constraints.MaxTasks != nil {
 		most = *p.Constraints.MaxTasks
@@ -85,20 +117,38 @@ func (m *taskMethods) createPlan(ctx context.Context, c *rpc.Call, p api.CreateP
 		p.TimeoutS = &limit
 	}
 	e := task.Prompt{ID: task.RequestID(p.RequestID), Text: task.PlanPrompt(p, most), Timeout: task.Timeout(p.TimeoutS)}
-	if c.Request.IsNotification() {
+	ask := func(ctx context.Context, a *supervisor.Agent) (result api.CreatePlanResult, cancelled bool, err error) {
+		var cost task.Cost
+		result.Plan, cost, err = task.Ask(ctx, m.tasks, a, e, func(reply string) (api.Plan, error) { return task.ReadPlan(reply, most, limit) })
+		result.Replayed = cost.Replayed
+		return result, cost.Cancelled != nil, err
+	}
+	var result api.CreatePlanResult
+	var cancelled bool
+	switch {
+	case a == nil:
+		p.RequestID = nil
+		done, err := task.Own(ctx, m.tasks, c, task.OwnTask{ID: e.ID, Method: api.CreatePlan.Name, Params: p}, ofRole{m.agents, c, agents.Planner}, ask)
+		if err != nil || c.Request.IsNotification() {
+			return api.CreatePlanResult{}, err
+		}
+		result, cancelled = done.Result, done.Cancelled
+		result.Replayed = done.Replayed
+	case c.Request.IsNotification():
 		_, err := m.tasks.Begin(ctx, a, e)
 		return api.CreatePlanResult{}, err
+	default:
+		result, cancelled, err = ask(ctx, a)
+		c.Incarnation = a.Info().Incarnation
+		if err != nil {
+			return api.CreatePlanResult{}, err
+		}
 	}
-	plan, cost, err := task.Ask(ctx, m.tasks, a, e, func(reply string) (api.Plan, error) { return task.ReadPlan(reply, most, limit) })
-	c.Incarnation = a.Info().Incarnation
-	switch {
-	case err != nil:
-		return api.CreatePlanResult{}, err
-	case cost.Cancelled != nil:
+	if cancelled {
 		return api.CreatePlanResult{}, &api.Error{
 			Kind: api.KindCancelled, Details: "the making of the plan was cancelled: " + supervisor.ErrAborted.Error(), Err: supervisor.ErrAborted,
 			Suggestions: []string{"Ask again with a new request_id."},
 		}
 	}
-	return api.CreatePlanResult{Plan: plan, Replayed: cost.Replayed}, nil
+	return result, nil
 }

@@ -130,6 +130,9 @@ func (m *turnMethods) cancel(ctx context.Context, c *rpc.Call, p api.CancelParam
 	result := api.CancelResult{RequestID: p.RequestID}
 	if c.Agent == "" {
 		cancelled, err := m.plans.Cancel(ctx, p.RequestID)
+		if err == nil && !cancelled {
+			cancelled, err = m.tasks.Cancel(ctx, "", p.RequestID)
+		}
 		if err != nil {
 			return api.CancelResult{}, err
 		}
@@ -140,7 +143,9 @@ func (m *turnMethods) cancel(ctx context.Context, c *rpc.Call, p api.CancelParam
 	}
 	var err error
 	if p.RequestID != "" {
-		result.Cancelled, err = m.agents.Cancel(ctx, c.Agent, p.RequestID)
+		if result.Cancelled, err = m.tasks.Cancel(ctx, c.Agent, p.RequestID); err == nil && !result.Cancelled {
+			result.Cancelled, err = m.agents.Cancel(ctx, c.Agent, p.RequestID)
+		}
 	}
 	if !result.Cancelled {
 		result.Reason = "not_found_or_completed"

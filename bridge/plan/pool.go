@@ -57,8 +57,8 @@ func (w *pool) id(number int) string {
 	return w.ids[number]
 }
 
-// worker is the agent of that number. One of the pool's own is created the first
-// time, afresh, and never taken for another of its name.
+// worker is the agent of that number. One of the pool's own is created for each task,
+// afresh, and never taken for another of its name.
 func (w *pool) worker(ctx context.Context, number int) (*supervisor.Agent, error) {
 	w.mu.Lock()
 	id := w.ids[number]
@@ -88,6 +88,19 @@ func (w *pool) worker(ctx context.Context, number int) (*supervisor.Agent, error
 	return a, nil
 }
 
+// retire ends a worker of the pool's own after its task: the next task has another, which knows
+// nothing of this one.
+func (w *pool) retire(number int) {
+	if w.make == nil {
+		return
+	}
+	w.mu.Lock()
+	a := w.made[number]
+	w.ids[number], w.made[number] = workerID(number), nil
+	w.mu.Unlock()
+	w.destroy(a)
+}
+
 // replace gives up a worker that was destroyed, and reports whether there will
 // be another of that number.
 func (w *pool) replace(number int) bool {
@@ -103,18 +116,21 @@ func (w *pool) replace(number int) bool {
 // close destroys what the pool has created.
 func (w *pool) close() {
 	var removals sync.WaitGroup
-	for number, a := range w.made {
-		if a == nil {
-			continue
-		}
-		if now, err := w.r.o.Agents.Supervisor().Agent(a.ID()); err != nil || now != a {
-			continue // somebody was faster
-		}
-		removals.Go(func() {
-			if err := w.r.o.Agents.DestroyFor(context.Background(), w.by, a.ID()); err != nil {
-				w.r.o.Log.Error("destroy an agent of a plan", zap.String("agent", w.id(number)), zap.Error(err))
-			}
-		})
+	for _, a := range w.made {
+		removals.Go(func() { w.destroy(a) })
 	}
 	removals.Wait()
+}
+
+// destroy destroys an agent of the pool's own, if it is still there; a may be nil.
+func (w *pool) destroy(a *supervisor.Agent) {
+	if a == nil {
+		return
+	}
+	if now, err := w.r.o.Agents.Supervisor().Agent(a.ID()); err != nil || now != a {
+		return // somebody was faster
+	}
+	if err := w.r.o.Agents.DestroyFor(context.Background(), w.by, a.ID()); err != nil {
+		w.r.o.Log.Error("destroy an agent of a plan", zap.String("agent", a.ID()), zap.Error(err))
+	}
 }

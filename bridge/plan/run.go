@@ -32,6 +32,7 @@ const abortTimeout = 10 * time.Second
 // Options are what a Runner needs, all of it.
 type Options struct {
 	Agents *agents.Registry
+	Tasks  *task.Runner
 	// Dir is where the records of runs are kept, one file for each; it is made when it is
 	// needed, and one process uses it at a time.
 	Dir string
@@ -43,7 +44,6 @@ type Options struct {
 // Runner carries out plans. It is safe for concurrent use.
 type Runner struct {
 	o     Options
-	tasks task.Runner
 	locks agents.KeyLock // by run
 
 	mu   sync.Mutex      // guards runs
@@ -52,7 +52,7 @@ type Runner struct {
 
 // NewRunner returns a Runner that carries out nothing yet.
 func NewRunner(o Options) *Runner {
-	return &Runner{o: o, tasks: task.Runner{Agents: o.Agents}, runs: map[string]*run{}}
+	return &Runner{o: o, runs: map[string]*run{}}
 }
 
 // run is one run of a plan, which goes on without anybody who waits for it.
@@ -330,11 +330,16 @@ func (w *work) Do(ctx context.Context, st Start, t api.PlanTask, needs []api.Pla
 			fail(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
 		}
 	}()
+	defer func() {
+		if next != Again && !errors.Is(context.Cause(ctx), ErrInterrupted) { // else the same one may still have the outcome
+			pool.retire(st.Worker)
+		}
+	}()
 	a, err := pool.worker(ctx, st.Worker)
 	var done api.ExecuteTaskResult
 	var why error
 	if err == nil {
-		done, why, err = r.tasks.Run(ctx, a, taskOf(w.params, t, needs), st.RequestID)
+		done, why, err = r.o.Tasks.Run(ctx, a, taskOf(w.params, t, needs), st.RequestID)
 	}
 	switch {
 	case ctx.Err() != nil && err != nil:
@@ -357,7 +362,7 @@ func (w *work) Do(ctx context.Context, st Start, t api.PlanTask, needs []api.Pla
 		}
 	default:
 		result.Status, result.Result = done.Status, &done
-		if st.Resumed && why != nil {
+		if st.Resumed && why != nil && ctx.Err() == nil {
 			next = Again
 		}
 	}

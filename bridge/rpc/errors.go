@@ -56,6 +56,8 @@ type TurnError struct {
 	Outcome  supervisor.Outcome // "" if it had not ended
 	Text     string
 	Replayed bool
+	// AgentID and RequestID are of the turn; "" where the client has named both.
+	AgentID, RequestID string
 }
 
 func (e *TurnError) Error() string { return e.Err.Error() }
@@ -111,6 +113,7 @@ func ToError(err error) Error {
 	if t, ok := errors.AsType[*TurnError](err); ok {
 		data := e.Err.Data
 		data.Partial, data.Replayed = textcut.Head(t.Text, maxPartial), t.Replayed
+		data.AgentID, data.RequestID = t.AgentID, t.RequestID
 		if errors.Is(err, supervisor.ErrDraining) {
 			drained(data, t.Outcome)
 		}

@@ -32,13 +32,15 @@ func (e *ShapeError) Error() string { return e.Problem }
 
 // Answer is what an executor says of its task.
 type Answer struct {
-	Status      string `json:"status"` // success or failed
+	TaskID      string `json:"task_id" wire:"default"` // of the task that it is the answer to; "" if it does not say
+	Status      string `json:"status"`                 // success or failed
 	Code        string `json:"code"`
 	Explanation string `json:"explanation"`
 }
 
-// ReadAnswer finds the answer in a reply. The error is a *ShapeError.
-func ReadAnswer(reply string) (Answer, error) {
+// ReadAnswer finds the answer to the task of that id in a reply. The error is a *ShapeError; one
+// that is to another task is refused.
+func ReadAnswer(reply, id string) (Answer, error) {
 	var a Answer
 	err := read(reply, "status, code and explanation", func(raw []byte) error {
 		a = Answer{}
@@ -46,6 +48,9 @@ func ReadAnswer(reply string) (Answer, error) {
 	})
 	if err != nil {
 		return Answer{}, err
+	}
+	if a.TaskID != "" && a.TaskID != id {
+		return Answer{}, &ShapeError{fmt.Sprintf("it is the answer to another task: task_id is %.100q, and must be %q", a.TaskID, id)}
 	}
 	if a.Status != api.TaskSuccess && a.Status != api.TaskFailed {
 		return Answer{}, &ShapeError{fmt.Sprintf("status must be %s or %s, is %.40q", api.TaskSuccess, api.TaskFailed, a.Status)}

@@ -11,13 +11,13 @@ import (
 	"nexus.internal/protocol"
 )
 
-const executeShape = `{"status": "success", "code": "the code, or \"\" if there is none to show", "explanation": "what was done and why"}`
+const executeShape = `{"task_id": %s, "status": "success", "code": "the code, or \"\" if there is none to show", "explanation": "what was done and why"}`
 
 const planShape = `{"tasks": [{"id": "task_001", "type": "code_generation", "description": "what is to be done", ` +
 	`"dependencies": [], "priority": 1}], "estimated_time_seconds": 120, "explanation": "why it is divided so"}`
 
-// ExecutePrompt asks for the work of one task.
-func ExecutePrompt(p api.ExecuteTaskParams) string {
+// ExecutePrompt asks for the work of one task, which has that id.
+func ExecutePrompt(p api.ExecuteTaskParams, id string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Carry out this task (%s).\n\n%s\n", p.TaskType, strings.TrimSpace(p.Prompt))
 	if c := p.Context; c != nil {
@@ -32,7 +32,9 @@ func ExecutePrompt(p api.ExecuteTaskParams) string {
 		word(&b, "Style guide", o.StyleGuide)
 	}
 	b.WriteString("\nUse your tools where they help. When you are done, end your answer with one JSON object of exactly this shape,\n" +
-		"and write nothing after it; status is \"failed\" if the task could not be done:\n" + executeShape + "\n")
+		"and write nothing after it; status is \"failed\" if the task could not be done:\n")
+	name, _ := jsontext.AppendQuote(nil, id) // invalid UTF-8 is replaced
+	fmt.Fprintf(&b, executeShape+"\n", name)
 	return b.String()
 }
 

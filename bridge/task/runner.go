@@ -6,29 +6,112 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	"go.uber.org/zap"
 
 	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
 	"nexus.internal/supervisor"
 )
 
 // Runner has agents do tasks. It is safe for concurrent use.
-type Runner struct{ Agents *agents.Registry }
+type Runner struct {
+	o       Options
+	locks   agents.KeyLock // by task that has an agent of its own
+	pruning sync.Mutex     // held by prune
+
+	mu      sync.Mutex      // guards what follows
+	working []*attempt      // what is under way
+	runs    map[string]*run // that have an agent of their own
+}
+
+// Options are what a Runner needs, all of it.
+type Options struct {
+	Agents *agents.Registry
+	// Dir is where results are kept of tasks that had an agent of their own, one file for each;
+	// one process uses it at a time.
+	Dir string
+	// Requests is what such tasks are part of: the end of the server waits for them.
+	Requests *rpc.DrainGroup
+	Log      *zap.Logger
+}
+
+// NewRunner returns a Runner that does nothing yet.
+func NewRunner(o Options) *Runner { return &Runner{o: o, runs: map[string]*run{}} }
+
+// abortTimeout is how long a turn of a task that was cancelled may take to end.
+const abortTimeout = 10 * time.Second
+
+// attempt is a task that an agent works on.
+type attempt struct {
+	id, agent string
+	cancel    context.CancelCauseFunc
+	done      chan struct{} // closed at last; cancelled is valid then
+	cancelled bool
+}
+
+// begin notes that an agent works on a task. The context ends with supervisor.ErrAborted when the
+// task is cancelled; end must be called, with whether it ended so.
+func (r *Runner) begin(ctx context.Context, id, agent string) (working context.Context, end func(cancelled bool)) {
+	working, cancel := context.WithCancelCause(ctx)
+	a := &attempt{id: id, agent: agent, cancel: cancel, done: make(chan struct{})}
+	r.mu.Lock()
+	r.working = append(r.working, a)
+	r.mu.Unlock()
+	return working, func(cancelled bool) {
+		cancel(nil)
+		r.mu.Lock()
+		r.working = slices.DeleteFunc(r.working, func(other *attempt) bool { return other == a })
+		r.mu.Unlock()
+		a.cancelled = cancelled
+		close(a.done)
+	}
+}
+
+// Cancel cancels the task of that id, in whatever turn it is, and waits for its end. agent is the
+// one that works on it; "" is any. It reports whether it ended as cancelled, also before.
+func (r *Runner) Cancel(ctx context.Context, agent, id string) (cancelled bool, err error) {
+	r.mu.Lock()
+	var found []*attempt
+	for _, a := range r.working {
+		if a.id == id && (agent == "" || a.agent == agent) {
+			found = append(found, a)
+		}
+	}
+	r.mu.Unlock()
+	for _, a := range found {
+		a.cancel(supervisor.ErrAborted)
+	}
+	for _, a := range found {
+		select {
+		case <-a.done:
+			cancelled = cancelled || a.cancelled
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+	if found == nil && agent == "" {
+		return r.wasCancelled(id)
+	}
+	return cancelled, nil
+}
 
 // Run has an agent do a task, in one turn or two. why is the reason of one
 // that was cancelled.
-func (r Runner) Run(ctx context.Context, a *supervisor.Agent, p api.ExecuteTaskParams, id string) (result api.ExecuteTaskResult, why, err error) {
+func (r *Runner) Run(ctx context.Context, a *supervisor.Agent, p api.ExecuteTaskParams, id string) (result api.ExecuteTaskResult, why, err error) {
 	result = api.ExecuteTaskResult{
 		Status:   api.TaskCancelled,
 		Output:   api.TaskOutput{FilesModified: []string{}, FilesCreated: []string{}},
 		Metadata: api.TaskMetadata{AgentID: a.ID(), RequestID: id},
 	}
-	answer, cost, err := Ask(ctx, r, a, Prompt{ID: id, Text: ExecutePrompt(p), Timeout: Timeout(p.TimeoutS)}, ReadAnswer)
+	prompt := Prompt{ID: id, Text: ExecutePrompt(p, id), Timeout: Timeout(p.TimeoutS)}
+	answer, cost, err := Ask(ctx, r, a, prompt, func(reply string) (Answer, error) { return ReadAnswer(reply, id) })
 	if err != nil {
 		return result, nil, err
 	}
@@ -39,8 +122,11 @@ func (r Runner) Run(ctx context.Context, a *supervisor.Agent, p api.ExecuteTaskP
 	if u := a.Info().Update; result.Metadata.Model == "" && u != nil {
 		result.Metadata.Model = u.Model
 	}
-	if result.Output.FilesModified, result.Output.FilesCreated, err = r.filesOf(ctx, a, cost.Turns); err != nil {
-		return result, cost.Cancelled, err
+	if len(cost.Turns) > 0 {
+		result.Output.FilesModified, result.Output.FilesCreated, err = r.filesOf(context.WithoutCancel(ctx), a, cost.Turns)
+		if err != nil {
+			return result, cost.Cancelled, err
+		}
 	}
 	if cost.Cancelled == nil {
 		result.Status, result.Output.Code, result.Output.Explanation = answer.Status, answer.Code, answer.Explanation
@@ -69,25 +155,47 @@ type Cost struct {
 func SecondTurn(id string) string { return id + "/again" }
 
 // Begin begins the turn of a prompt, whose answer nobody reads.
-func (r Runner) Begin(ctx context.Context, a *supervisor.Agent, e Prompt) (*supervisor.Turn, error) {
-	turn, err := a.Prompt(ctx, protocol.Prompt{ID: e.ID, Message: e.Text}, supervisor.PromptOptions{Timeout: e.Timeout})
+func (r *Runner) Begin(ctx context.Context, a *supervisor.Agent, e Prompt) (*supervisor.Turn, error) {
+	return r.beginTurn(ctx, a, e, supervisor.PromptOptions{})
+}
+
+func (r *Runner) beginTurn(ctx context.Context, a *supervisor.Agent, e Prompt, o supervisor.PromptOptions) (*supervisor.Turn, error) {
+	o.Timeout = e.Timeout
+	turn, err := a.Prompt(ctx, protocol.Prompt{ID: e.ID, Message: e.Text}, o)
 	return turn, agents.Destroyed(a.ID(), err)
 }
 
-// Ask puts a prompt and, where its answer is not of the shape, asks once
-// more. The errors are those of a turn, that of badAnswer, and that of ctx; the
-// turn goes on then.
-func Ask[T any](ctx context.Context, r Runner, a *supervisor.Agent, e Prompt, read func(string) (T, error)) (answer T, c Cost, err error) {
+// Ask puts a prompt and, where its answer is not of the shape, asks once more, before anything
+// that waits for the agent. The errors are those of a turn, that of badAnswer, and that of ctx: the
+// turn goes on then, unless ctx ended by supervisor.ErrAborted, which cancels it.
+func Ask[T any](ctx context.Context, r *Runner, a *supervisor.Agent, e Prompt, read func(string) (T, error)) (answer T, c Cost, err error) {
 	start := time.Now()
-	defer func() { c.Elapsed = time.Since(start) }()
+	ctx, end := r.begin(ctx, e.ID, a.ID())
+	defer func() {
+		c.Elapsed = time.Since(start)
+		end(c.Cancelled != nil)
+	}()
 	c.Replayed = true
+	how := supervisor.PromptOptions{Hold: true}
 	for first := true; ; first = false {
-		turn, err := r.Begin(ctx, a, e)
+		if err := aborted(ctx); err != nil {
+			c.Cancelled = err
+			return answer, c, nil
+		}
+		turn, err := r.beginTurn(ctx, a, e, how)
 		if err != nil {
 			return answer, c, err
 		}
+		if first {
+			defer turn.Release()
+		}
 		c.Turns = append(c.Turns, e.ID)
-		outcome, err := turn.Wait(ctx)
+		outcome, err := wait(ctx, a, turn, e.ID)
+		failed := func(err error) error {
+			return &rpc.TurnError{
+				Err: err, Outcome: outcome.Outcome, Text: outcome.Text, Replayed: outcome.Replayed, AgentID: a.ID(), RequestID: e.ID,
+			}
+		}
 		c.Usage.Add(outcome.Usage)
 		c.Replayed = c.Replayed && outcome.Replayed
 		switch {
@@ -96,10 +204,12 @@ func Ask[T any](ctx context.Context, r Runner, a *supervisor.Agent, e Prompt, re
 				c.Cancelled = supervisor.ErrAborted
 			}
 			return answer, c, nil
-		case err != nil:
+		case errors.Is(err, supervisor.ErrDraining), err != nil && ctx.Err() != nil:
 			return answer, c, err
+		case err != nil:
+			return answer, c, failed(err)
 		case outcome.Truncated:
-			return answer, c, badAnswer("it is longer than what is kept of it")
+			return answer, c, failed(badAnswer("it is longer than what is kept of it"))
 		}
 		answer, err = read(outcome.Text)
 		if err == nil {
@@ -111,19 +221,42 @@ func Ask[T any](ctx context.Context, r Runner, a *supervisor.Agent, e Prompt, re
 		left := e.Timeout - time.Since(start)
 		switch {
 		case !first:
-			return answer, c, badAnswer(err.Error())
+			return answer, c, failed(badAnswer(err.Error()))
 		case left <= 0:
 			return answer, c, fmt.Errorf("no time is left to ask again after an answer that could not be used (%w): %w", err, supervisor.ErrTurnTimeout)
 		}
 		c.Repaired = true
+		how = supervisor.PromptOptions{WhenBusy: supervisor.Next}
 		e = Prompt{ID: SecondTurn(e.ID), Text: RepairPrompt(err), Timeout: left}
 	}
+}
+
+// aborted is why ctx ended, if somebody cancelled the task.
+func aborted(ctx context.Context) error {
+	if cause := context.Cause(ctx); errors.Is(cause, supervisor.ErrAborted) {
+		return cause
+	}
+	return nil
+}
+
+// wait waits for the outcome of a turn, and cancels it if its task is cancelled.
+func wait(ctx context.Context, a *supervisor.Agent, turn *supervisor.Turn, id string) (supervisor.Result, error) {
+	outcome, err := turn.Wait(ctx)
+	if err == nil || aborted(ctx) == nil || ctx.Err() == nil {
+		return outcome, err
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
+	defer cancel()
+	if _, err := a.Abort(ending, id); err != nil {
+		return outcome, err
+	}
+	return turn.Wait(ending)
 }
 
 // filesOf are the files that the tools of these turns have recorded, from the
 // agent's own conversation, absolute and sorted. It reads backwards, to the
 // prompt of the first turn.
-func (r Runner) filesOf(ctx context.Context, a *supervisor.Agent, turns []string) (modified, created []string, err error) {
+func (r *Runner) filesOf(ctx context.Context, a *supervisor.Agent, turns []string) (modified, created []string, err error) {
 	const window = 64 // messages
 	changed, isNew := map[string]bool{}, map[string]bool{}
 	end, err := r.countMessages(ctx, a)
@@ -168,15 +301,15 @@ func (r Runner) filesOf(ctx context.Context, a *supervisor.Agent, turns []string
 	return modified, created, nil
 }
 
-func (r Runner) countMessages(ctx context.Context, a *supervisor.Agent) (uint64, error) {
+func (r *Runner) countMessages(ctx context.Context, a *supervisor.Agent) (uint64, error) {
 	none := uint64(0)
-	page, err := agents.Ask(ctx, r.Agents, a, protocol.GetMessages{Limit: &none})
+	page, err := agents.Ask(ctx, r.o.Agents, a, protocol.GetMessages{Limit: &none})
 	return page.Total, err
 }
 
 // messages are those of a page.
-func (r Runner) messages(ctx context.Context, a *supervisor.Agent, get protocol.GetMessages) ([]protocol.Message, error) {
-	page, err := agents.Ask(ctx, r.Agents, a, get)
+func (r *Runner) messages(ctx context.Context, a *supervisor.Agent, get protocol.GetMessages) ([]protocol.Message, error) {
+	page, err := agents.Ask(ctx, r.o.Agents, a, get)
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,7 @@ func TestReadAnswer(t *testing.T) {
 		"spaces after the fence's word":       "``` json  \n" + whole + "\n```  \n\n",
 		"line ends of Windows":                "Done:\r\n```json\r\n{\"status\":\"success\",\r\n\"code\":\"x := 1\",\"explanation\":\"one\"}\r\n```\r\n",
 		"tildes":                              "~~~json\n" + whole + "\n~~~",
+		"of the task by its id":               `{"task_id":"t1",` + whole[1:],
 		"four ticks":                          "````json\n" + whole + "\n````",
 		"an indented fence":                   "1. Done\n   ```json\n   " + whole + "\n   ```",
 		"a fence on one line":                 "```json " + whole + "```",
@@ -43,8 +44,8 @@ func TestReadAnswer(t *testing.T) {
 		"a draft before":                      `{"status":"failed","code":"","explanation":"not yet"}` + "\nNow:\n" + whole,
 		"an object of another shape before, words after": "{\n}\n" + whole + "\nBye.",
 	} {
-		got, err := task.ReadAnswer(reply)
-		if err != nil || got != want {
+		got, err := task.ReadAnswer(reply, "t1")
+		if err != nil || got.Status != want.Status || got.Code != want.Code || got.Explanation != want.Explanation {
 			t.Errorf("%s: got %+v, %v", name, got, err)
 		}
 	}
@@ -67,9 +68,10 @@ func TestReadAnswerRefuses(t *testing.T) {
 		{"a member is missing", `{"status":"success","code":""}`, `member "explanation" is missing`},
 		{"a member of another type", `{"status":"success","code":5,"explanation":""}`, `member "code" must be a string`},
 		{"another status", `{"status":"done","code":"","explanation":""}`, `status must be success or failed, is "done"`},
+		{"another task's", `{"task_id":"t2","status":"success","code":"","explanation":""}`, `it is the answer to another task: task_id is "t2", and must be "t1"`},
 		{"twice", `{"status":"success","status":"failed","code":"","explanation":""}`, "duplicate member"},
 	} {
-		_, err := task.ReadAnswer(tt.reply)
+		_, err := task.ReadAnswer(tt.reply, "t1")
 		if _, ok := errors.AsType[*task.ShapeError](err); !ok || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
 		}
@@ -120,13 +122,13 @@ func TestPromptsShowTheShape(t *testing.T) {
 		TaskType: "testing", Prompt: "Test it.",
 		Context: &api.TaskContext{Files: &[]string{"a.go"}, Constraints: &[]string{"be quick"}},
 		Options: &api.TaskOptions{Language: new("go")},
-	})
+	}, `t"1`)
 	for _, want := range []string{"(testing)", "Test it.", "- a.go\n", "- be quick\n", "Language: go\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the prompt lacks %q:\n%s", want, text)
 		}
 	}
-	if answer, err := task.ReadAnswer(text); err != nil || answer.Status != "success" {
+	if answer, err := task.ReadAnswer(text, `t"1`); err != nil || answer.Status != "success" || answer.TaskID != `t"1` {
 		t.Errorf("its shape is %+v, %v", answer, err)
 	}
 	params := api.CreatePlanParams{UserRequest: "Build it.", Constraints: &api.PlanConstraints{TimeLimitSeconds: new(300.0)}}

@@ -126,6 +126,9 @@ type ErrorData struct {
 	RetryAfterS float64 `json:"retry_after_s,omitzero" wire:"default"`
 	// Partial is what had been said when it failed, or the head of that.
 	Partial string `json:"partial,omitzero" wire:"default"`
+	// AgentID and RequestID are of the turn that failed, of a task or a plan; "" of others.
+	AgentID   string `json:"agent_id,omitzero" wire:"default"`
+	RequestID string `json:"request_id,omitzero" wire:"default"`
 	// Replayed says that this is what came of the request when it was made first.
 	Replayed bool `json:"replayed,omitzero" wire:"default"`
 	// Outcome is that of a send that was accepted, where the server went down.

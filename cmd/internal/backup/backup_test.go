@@ -80,7 +80,7 @@ func makeHome(t *testing.T) (home string, saved map[string]string) {
 	saved = map[string]string{
 		"config.schema.json": "{}", "mcp.json": "{}", "NEXUS.md": "Be brief.", "keys.json": "[]", "audit.jsonl": "{}\n", "audit.jsonl.1": "{}\n{}\n",
 		"audit-limited.jsonl": "{}\n", "audit-limited.jsonl.3": "{}\n{}\n", "audit-excess.jsonl": "{}\n",
-		"plans/p.jsonl": "{}\n", "sessions/a.jsonl": "{\"1\"}\n", "sessions/a.files/" + digest: "PNG",
+		"plans/p.jsonl": "{}\n", "plans/tasks/0123456789abcdef0123456789abcdef.json": "{}\n", "sessions/a.jsonl": "{\"1\"}\n", "sessions/a.files/" + digest: "PNG",
 		"sessions/a.records/00000000000000000001.jsonl": segment,
 		"sessions/old.jsonl":                            "{\"1\"}\n", "sessions/old.outcomes": "{}\n", "sessions/old.usage": "{}", // of an earlier version
 		"sessions/old.events/00000000000000000001.jsonl": fmt.Sprintf("%-63s\n", `{"events":1,"reserved":7}`),

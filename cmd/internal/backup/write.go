@@ -123,17 +123,20 @@ func (b *writer) logs() error {
 	return nil
 }
 
-func (b *writer) plans() error {
-	entries, err := os.ReadDir(filepath.Join(b.home, "plans"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	for _, entry := range entries {
-		if name := "plans/" + entry.Name(); entry.Type().IsRegular() && allowed(name) {
-			err = errors.Join(err, b.opened(name, openPlain))
+func (b *writer) plans() (failed error) {
+	for _, dir := range []string{"plans", "plans/tasks"} {
+		entries, err := os.ReadDir(filepath.Join(b.home, filepath.FromSlash(dir)))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
+		for _, entry := range entries {
+			if name := dir + "/" + entry.Name(); entry.Type().IsRegular() && allowed(name) {
+				err = errors.Join(err, b.opened(name, openPlain))
+			}
+		}
+		failed = errors.Join(failed, err)
 	}
-	return err
+	return failed
 }
 
 func openPlain(path string) (*os.File, error) { return safefile.Open(path, os.O_RDONLY) }
