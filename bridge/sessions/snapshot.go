@@ -24,40 +24,59 @@ type File struct {
 	io.ReaderAt
 }
 
-// Snapshot hands over the files of all saved sessions, with the last one that a
-// person used, and returns how many sessions these are. Agents may work meanwhile,
+// ErrReplaced says that a session got the name of another one that had been handed over.
+var ErrReplaced = errors.New("a session got the name of another one meanwhile")
+
+// Snapshot hands over the files of all sessions that are saved when it begins, with the last one
+// that a person used, and returns how many sessions these are. Agents may work meanwhile,
 // and sessions come, go and get other names: of each session the files are those of
 // one moment, as a kill of the server at that moment would leave them, and one that
 // gets another name is handed over once. Nobody waits for take. A File is valid
-// until take returns.
+// until take returns. The error may wrap ErrReplaced: then another try may go well.
 func (c *Catalogue) Snapshot(take func(File) error) (count int, err error) {
-	looked := map[string]bool{}
-	var taken []fs.FileInfo // the files of the sessions
-	for {
-		ids, err := c.unseen(looked)
+	there, err := c.listed()
+	if err != nil {
+		return 0, err
+	}
+	left := map[safefile.FileID]bool{} // sessions that were not handed over
+	for _, one := range there {
+		left[one.file] = true
+	}
+	given := map[string]bool{} // names
+	give := func(id string, s *snapshot, err error) error {
+		if errors.Is(err, ErrNotFound) { // it has gone, or has another name
+			return nil
+		}
 		if err != nil {
+			return err
+		}
+		file := safefile.Identify(s.session)
+		switch {
+		case !left[file]:
+			s.close()
+			return nil
+		case given[id]:
+			s.close()
+			return fmt.Errorf("session %s: %w", id, ErrReplaced)
+		}
+		delete(left, file)
+		given[id] = true
+		count++
+		return s.give(take)
+	}
+	for _, one := range there {
+		s, err := c.measure(one.id)
+		if err := give(one.id, s, err); err != nil {
 			return count, err
 		}
-		if len(ids) == 0 {
-			break
+	}
+	for len(left) > 0 { // what had another name than in the list
+		id, s, err := c.measureLeft(left)
+		if id == "" && err == nil {
+			break // they have gone
 		}
-		for _, id := range ids {
-			s, err := c.measure(id)
-			if errors.Is(err, ErrNotFound) { // it has gone, or has another name
-				continue
-			}
-			if err != nil {
-				return count, err
-			}
-			if slices.ContainsFunc(taken, func(other fs.FileInfo) bool { return os.SameFile(other, s.session) }) {
-				s.close()
-				continue
-			}
-			taken = append(taken, s.session)
-			if err := s.give(take); err != nil {
-				return count, err
-			}
-			count++
+		if err := give(id, s, err); err != nil {
+			return count, err
 		}
 	}
 	s := &snapshot{home: c.home}
@@ -70,8 +89,24 @@ func (c *Catalogue) Snapshot(take func(File) error) (count int, err error) {
 	return count, s.give(take)
 }
 
-// unseen lists the sessions that looked does not have, and notes them there.
-func (c *Catalogue) unseen(looked map[string]bool) (ids []string, err error) {
+// saved is a session by its name and its file, which keeps its identity under any name.
+type saved struct {
+	id   string
+	file safefile.FileID
+}
+
+// listed are the sessions between two of their changes.
+func (c *Catalogue) listed() ([]saved, error) {
+	release, err := c.unchanging()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return c.list()
+}
+
+// list are the sessions. No change is under way.
+func (c *Catalogue) list() (all []saved, err error) {
 	entries, err := os.ReadDir(c.layout.Named)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list the sessions: %w", err)
@@ -86,21 +121,51 @@ func (c *Catalogue) unseen(looked map[string]bool) (ids []string, err error) {
 		names = append(names, last)
 	}
 	for _, id := range names {
-		if !looked[id] {
-			looked[id] = true
-			ids = append(ids, id)
+		info, err := os.Lstat(c.Path(id))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list the sessions: %w", err)
+		}
+		all = append(all, saved{id, safefile.Identify(info)})
+	}
+	return all, nil
+}
+
+// measureLeft is measure for any of the sessions that are left, under the name that it has now;
+// "" if none of them is there any more.
+func (c *Catalogue) measureLeft(left map[safefile.FileID]bool) (id string, s *snapshot, err error) {
+	release, err := c.unchanging()
+	if err != nil {
+		return "", nil, err
+	}
+	defer release()
+	all, err := c.list()
+	if err != nil {
+		return "", nil, err
+	}
+	for _, one := range all {
+		if left[one.file] {
+			s, err := c.measureHeld(one.id)
+			return one.id, s, err
 		}
 	}
-	return ids, nil
+	return "", nil, nil
 }
 
 // measure opens the files of a session, between two changes of the sessions.
-func (c *Catalogue) measure(id string) (_ *snapshot, err error) {
+func (c *Catalogue) measure(id string) (*snapshot, error) {
 	release, err := c.unchanging()
 	if err != nil {
 		return nil, err
 	}
 	defer release()
+	return c.measureHeld(id)
+}
+
+// measureHeld is measure while no change of the sessions is under way.
+func (c *Catalogue) measureHeld(id string) (_ *snapshot, err error) {
 	if err := c.finishChange(); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -100,6 +101,43 @@ func TestSnapshotDuringChanges(t *testing.T) {
 	want := []string{"sessions/a.jsonl", "sessions/d.jsonl", "sessions/z.jsonl"}
 	if diff := cmp.Diff(want, got); diff != "" || count != 3 || err != nil {
 		t.Errorf("%d sessions, %v (-want +got):\n%s", count, err, diff)
+	}
+}
+
+// A session that gets another name again and again is in a snapshot all the same; one that gets
+// the name of another one, which is in it already, makes it one that has to be taken again.
+func TestSnapshotOfRenamed(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(c *sessions.Catalogue) error // once the first session was taken
+		want   string
+		err    error
+	}{
+		{"there and back", func(c *sessions.Catalogue) error { return errors.Join(c.Rename("b", "z"), c.Rename("z", "b")) }, "a b c", nil},
+		{"under a name that was looked at", func(c *sessions.Catalogue) error { return errors.Join(c.Rename("b", "z"), c.Rename("c", "b")) }, "a b z", nil},
+		{"by a circle", func(c *sessions.Catalogue) error {
+			return errors.Join(c.Rename("b", "z"), c.Rename("c", "b"), c.Rename("z", "c"))
+		}, "a b c", nil},
+		{"in the place of one that was taken", func(c *sessions.Catalogue) error { return errors.Join(c.Delete("a"), c.Rename("c", "a")) }, "", sessions.ErrReplaced},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			home := t.TempDir()
+			c, other := sessions.New(home, nil), sessions.New(home, nil)
+			for i, id := range []string{"a", "b", "c"} {
+				save(t, c, id, i+1, transcript.Settings{})
+			}
+			var got []string
+			var once sync.Once
+			count, err := c.Snapshot(func(f sessions.File) (err error) {
+				once.Do(func() { err = tt.change(other) })
+				got = append(got, strings.TrimSuffix(strings.TrimPrefix(f.Path, "sessions/"), ".jsonl"))
+				return err
+			})
+			slices.Sort(got)
+			if !errors.Is(err, tt.err) || err == nil && (strings.Join(got, " ") != tt.want || count != 3) {
+				t.Errorf("%v, %d sessions: %q, want %s", err, count, got, tt.want)
+			}
+		})
 	}
 }
 

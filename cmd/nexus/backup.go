@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
 	"nexus.internal/bridge/homelock"
+	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/backup"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/protocol"
@@ -89,7 +91,15 @@ func saveHome(ctx context.Context, app *cli.App, path string, o backup.Options) 
 			return err
 		}
 	}
-	report, err := backup.Write(ctx, file, home, o)
+	var report backup.Report
+	for range maxTries {
+		if report, err = backup.Write(ctx, file, home, o); !errors.Is(err, sessions.ErrReplaced) {
+			break
+		}
+		if _, again := file.Seek(0, io.SeekStart); again != nil || file.Truncate(0) != nil {
+			break
+		}
+	}
 	if err == nil {
 		err = errors.Join(file.Chmod(0o600), file.Sync())
 	}
@@ -103,6 +113,9 @@ func saveHome(ctx context.Context, app *cli.App, path string, o backup.Options) 
 	}
 	return app.Printf("%s: %s of %s\n", path, sizeOf(report), home)
 }
+
+// maxTries is how often a backup is begun in whose middle a session gets the name of another one.
+const maxTries = 10
 
 // unsavedTimeout bounds how long a backup waits for the home's server.
 const unsavedTimeout = 10 * time.Second

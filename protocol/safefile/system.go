@@ -52,6 +52,15 @@ func flock(file *os.File, how int) error {
 	}
 }
 
+// FileID is what tells a file from all others that are there at the same time, whatever its name.
+type FileID struct{ device, inode uint64 }
+
+// Identify is the identity of a file, by what a look at it has told.
+func Identify(info fs.FileInfo) FileID {
+	stat := info.Sys().(*syscall.Stat_t)
+	return FileID{uint64(stat.Dev), stat.Ino} //nolint:unconvert // of another type on other systems
+}
+
 // Ours reports whether a file belongs to our user.
 func Ours(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
