@@ -24,7 +24,7 @@ func (w *worker) compact(ctx context.Context, c protocol.Compact) protocol.Respo
 	compactor := w.compactor(model)
 	compactor.RuleIfFailed, compactor.Force = true, c.Force
 	done, err := compactor.Compact(ctx, old)
-	w.addUsage(model, done.Usage)
+	w.addUsage(model.name(), done.Usage)
 	switch {
 	case ctx.Err() != nil:
 		return protocol.SuccessResponse(c, protocol.Compaction{Cancelled: true, Reason: "cancelled"})

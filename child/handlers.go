@@ -22,6 +22,7 @@ var handlers = handlerTable(
 	report((*server).ping),
 	answer((*server).newSession),
 	answer((*server).setModel),
+	answer((*server).setSettings),
 	report((*server).getMessages),
 	answerLater(modelLists, (*server).listModels),
 	report((*server).getStats),

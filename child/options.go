@@ -37,6 +37,8 @@ type Selected struct {
 	Model        string
 	// ContextWindow is in tokens; 0 means DefaultContextWindow.
 	ContextWindow uint64
+	// NoReasoning says that the model is known not to reason: it is asked for no effort.
+	NoReasoning bool
 	// Offline says that no language model stands behind the provider:
 	// summaries are made by rule and cost nothing.
 	Offline bool
@@ -98,6 +100,11 @@ type Options struct {
 	// MaxMessages is how many messages a request may carry; 0 means
 	// DefaultMaxMessages.
 	MaxMessages int
+	// Settings are those of the three above, and more; what they do not say is as above, or
+	// as the services do. They are valid.
+	Settings protocol.TurnSettings
+	// ToolBound is what Settings.ToolTimeoutS cannot exceed, in seconds; 0 is no bound.
+	ToolBound float64
 	// Ending is called once, as the end begins: with nil when the child was told
 	// to end or its input did, or with why stdout was lost. A program sets itself
 	// a deadline here for what Serve cannot bound, such as a disk that hangs. It
@@ -125,6 +132,9 @@ func (o Options) withDefaults() *Options {
 	if o.MaxMessages <= 0 {
 		o.MaxMessages = DefaultMaxMessages
 	}
+	o.Settings = o.Settings.Over(protocol.TurnSettings{
+		MaxIterations: new(uint64(o.MaxIterations)), MaxMessages: new(uint64(o.MaxMessages)), CompactAt: new(uint64(max(o.CompactAt, 0))),
+	})
 	if o.Images == nil {
 		o.Images = images.New(images.Options{Dir: images.Dir(o.Journal.Path())})
 	}

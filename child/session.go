@@ -34,19 +34,23 @@ type settings struct {
 	model  Selected
 	prompt prompt.Prompt     // without its surroundings
 	notes  []transcript.Note // replaced, never changed in place
+	turns  protocol.TurnSettings
+	said   protocol.TurnSettings // what of turns was said for this session
 }
 
 // openSession makes the session with which a child begins.
 func openSession(o *Options) *session {
 	state := o.State
 	preamble := conversation.Preamble{
-		System: o.Prompt.Text, Model: o.Start.name(), ContextWindow: o.Start.ContextWindow, MaxMessages: o.MaxMessages,
+		System: o.Prompt.Text, Model: o.Start.name(), ContextWindow: o.Start.ContextWindow, MaxMessages: int(*o.Settings.MaxMessages),
 		Tools: o.ToolEnv.Tools().Specs(),
 	}
 	o.State.Messages = nil // they are the conversation's now
 	return &session{
 		Options: o, conversation: conversation.New(state.Messages, preamble),
-		id: state.SessionID, settings: settings{model: o.Start, prompt: o.Prompt, notes: state.Notes},
+		id: state.SessionID, settings: settings{
+			model: o.Start, prompt: o.Prompt, notes: state.Notes, turns: o.Settings, said: protocol.Value(state.Settings.Turns),
+		},
 		usage: usageTotals{sum: state.Usage, byModel: maps.Clone(state.ByModel)},
 		turns: state.Turns, endedAt: state.LastActionAt, haltedAtLimit: string(state.LastOutcome) == string(protocol.StopMaxIterations),
 	}
@@ -80,6 +84,12 @@ func (s *session) setModel(m Selected) {
 	s.settings.model = m
 }
 
+func (s *session) setTurns(turns, said protocol.TurnSettings) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settings.turns, s.settings.said = turns, said
+}
+
 func (s *session) setPrompt(p prompt.Prompt) {
 	for _, err := range p.LeftOut {
 		s.Log.Warn("left out a file of the project", zap.Error(err))
@@ -96,10 +106,11 @@ func (s *session) setNotes(notes []transcript.Note) {
 	s.settings.notes = notes
 }
 
-func (s *session) addUsage(m Selected, usage protocol.TurnUsage) {
+// addUsage counts what a model used, by Selected.name.
+func (s *session) addUsage(model string, usage protocol.TurnUsage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.usage.add(m.name(), usage)
+	s.usage.add(model, usage)
 }
 
 func (s *session) countTurn(stop protocol.StopReason, at time.Time) {

@@ -50,6 +50,37 @@ func (s *server) selectModel(name string) (Selected, error) {
 	return selected, nil
 }
 
+// setSettings holds for the turns to come, but for the time of tool calls, which holds at
+// once. A turn that runs goes on with its own.
+func (s *server) setSettings(c protocol.SetSettings) (answer protocol.SetSettingsAnswer, err error) {
+	now := s.session.current()
+	if c.Settings == (protocol.TurnSettings{}) {
+		return protocol.SetSettingsAnswer{Settings: now.turns}, nil
+	}
+	if err := c.Settings.Check(); err != nil {
+		return answer, fmt.Errorf("set_settings: %w", err)
+	}
+	if model := protocol.Value(c.Settings.FallbackModel); model != "" {
+		if _, err := s.Models.Select(model, now.model.ProviderName); err != nil {
+			return answer, fmt.Errorf("set_settings: member \"fallback_model\": %w", err)
+		}
+	}
+	turns, said := c.Settings.Over(now.turns), c.Settings.Over(now.said)
+	if err := s.session.save(transcript.Settings{Turns: &said, At: time.Now().UTC()}); err != nil {
+		return answer, err
+	}
+	if c.Settings.ToolTimeoutS != nil {
+		turns.ToolTimeoutS = new(protocol.Tighter(*turns.ToolTimeoutS, s.ToolBound))
+	}
+	s.session.setTurns(turns, said)
+	if s.ToolEnv != nil && turns.ToolTimeoutS != nil {
+		s.ToolEnv.Tools().SetTimeout(seconds(*turns.ToolTimeoutS))
+	}
+	return protocol.SetSettingsAnswer{Settings: turns}, nil
+}
+
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
 // setCwd holds for the turns to come; one that runs goes on where it is. The
 // prompt of the files is then that of the new directory.
 func (s *server) setCwd(c protocol.SetCwd) (answer protocol.SetCwdAnswer, err error) {

@@ -29,11 +29,11 @@ func (s *session) state(active protocol.Command, queued int) protocol.State {
 		Cwd: s.ToolEnv.Cwd(), Preset: s.ToolEnv.Permissions().Preset,
 		SystemPrompt: textcut.Head(s.settings.prompt.Text, pieceSize), SystemPromptPath: optional(s.settings.prompt.Path),
 		SystemPromptLayers: s.settings.prompt.Layers,
-		Tokens:             tokens, MaxIterations: uint64(s.MaxIterations), HaltedAtIterationLimit: s.haltedAtLimit,
+		Tokens:             tokens, MaxIterations: *s.settings.turns.MaxIterations, HaltedAtIterationLimit: s.haltedAtLimit,
 		LastActionAt: stamp(s.endedAt), ParentAgentID: optional(s.ParentAgent),
 		Usage: s.usage.tokens(), Cost: s.usage.cost(s.Models),
-		Notes: uint64(len(s.settings.notes)), CompactAt: uint64(max(s.CompactAt, 0)), MaxMessages: uint64(s.MaxMessages),
-		MCPServers: s.Servers.Status(),
+		Notes: uint64(len(s.settings.notes)), CompactAt: *s.settings.turns.CompactAt, MaxMessages: *s.settings.turns.MaxMessages,
+		MCPServers: s.Servers.Status(), Settings: s.settings.turns,
 	}
 	if active != nil {
 		_, compacting := active.(protocol.Compact)

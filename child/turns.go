@@ -139,25 +139,80 @@ func (w *worker) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 	if err != nil {
 		return turn.Result{Stop: protocol.StopError, Err: err}
 	}
-	model := w.current().model
+	now := w.current()
+	model, turns := now.model, now.turns
+	name := model.name()
 	w.Servers.Prepare(ctx)
 	system, tools := w.system(), w.ToolEnv.Tools()
-	w.conversation.SetModel(model.name(), model.ContextWindow)
+	w.conversation.SetModel(name, model.ContextWindow)
+	w.conversation.SetMaxMessages(int(*turns.MaxMessages))
 	w.conversation.SetSystem(system)
 	w.conversation.SetTools(tools.Specs())
 	runner := turn.Runner{
 		Compactor: w.compactor(model), System: system, Tools: tools,
-		MaxIterations: w.MaxIterations, CompactAt: max(w.CompactAt, 0), Images: w.Images, Listener: w,
+		MaxIterations: int(*turns.MaxIterations), CompactAt: int(*turns.CompactAt), Images: w.Images, Listener: w,
+		Parameters: parameters(model, turns),
+	}
+	fallback := w.fallback(model, protocol.Value(turns.FallbackModel))
+	if fallback != nil {
+		runner.Provider = fallback
 	}
 	result := runner.Run(ctx, in)
-	w.addUsage(model, result.Usage)
+	var second protocol.TurnUsage
+	if fallback != nil {
+		second = fallback.Used()
+		second.Cost = w.cost(fallback.Name, second)
+		w.addUsage(fallback.Name, second)
+		result.Usage = result.Usage.Without(second)
+	}
+	result.Usage.Cost = w.cost(name, result.Usage)
+	w.addUsage(name, result.Usage)
+	result.Usage.Add(second)
 	if result.Usage.Model == nil {
 		result.Usage.Model = &model.Model
 	}
-	if price, ok := w.Models.Price(model.name()); ok && price.Input+price.Output > 0 {
-		result.Usage.Cost = new(price.Cost(result.Usage))
-	}
 	return result
+}
+
+// parameters are those of requests to a model; nil if all is as its service does.
+func parameters(model Selected, turns protocol.TurnSettings) *provider.Parameters {
+	p := provider.Parameters{MaxOutput: int(protocol.Value(turns.MaxOutputTokens))}
+	if protocol.ValueOr(turns.Temperature, -1) >= 0 {
+		p.Temperature = turns.Temperature
+	}
+	if !model.NoReasoning {
+		p.Effort = protocol.Value(turns.ReasoningEffort)
+	}
+	if p == (provider.Parameters{}) {
+		return nil
+	}
+	return &p
+}
+
+// fallback is what asks the model of that name where the service of another one is down; nil
+// if there is none.
+func (w *worker) fallback(model Selected, name string) *provider.Fallback {
+	if name == "" {
+		return nil
+	}
+	second, err := w.Models.Select(name, model.ProviderName)
+	if err != nil {
+		w.Log.Warn("there is no such fallback model", zap.String("error", provider.Brief(err)))
+		return nil
+	}
+	if second.name() == model.name() {
+		return nil
+	}
+	return &provider.Fallback{Provider: model.Provider, Second: second.Provider, Model: second.Model, Name: second.name()}
+}
+
+// cost is what a model used, in US dollars; nil if its price is not known, or 0.
+func (w *worker) cost(model string, used protocol.TurnUsage) *float64 {
+	price, ok := w.Models.Price(model)
+	if !ok || price.Input+price.Output == 0 {
+		return nil
+	}
+	return new(price.Cost(used))
 }
 
 func (w *worker) Compacted() { w.sendUpdate(w.out.send) }
@@ -168,7 +223,7 @@ func (w *worker) Emit(e protocol.AssistantEvent) {
 	switch e.(type) {
 	case protocol.ToolcallResult:
 		w.relay.flush()
-	case protocol.Retry, protocol.CompactionStart, protocol.CompactionEnd:
+	case protocol.Retry, protocol.Fallback, protocol.CompactionStart, protocol.CompactionEnd:
 		if !w.SessionUpdates {
 			return
 		}

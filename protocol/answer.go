@@ -71,6 +71,11 @@ type (
 		Provider string `json:"provider" wire:"default"`
 	}
 
+	// SetSettingsAnswer is the answer to SetSettings: all that hold.
+	SetSettingsAnswer struct {
+		Settings TurnSettings `json:"settings" wire:"default"`
+	}
+
 	// AvailableModels is the answer to GetAvailableModels.
 	AvailableModels struct {
 		Models []Model `json:"models"`
@@ -201,7 +206,10 @@ func (FollowUp) Answer(r Response) (TurnDone, error)           { return answer[T
 func (Compact) Answer(r Response) (Compaction, error)          { return answer[Compaction](r) }
 func (NewSession) Answer(r Response) (NewSessionAnswer, error) { return answer[NewSessionAnswer](r) }
 func (GetMessages) Answer(r Response) (MessagesPage, error)    { return answer[MessagesPage](r) }
-func (SetModel) Answer(r Response) (SetModelAnswer, error)     { return answer[SetModelAnswer](r) }
+func (SetSettings) Answer(r Response) (SetSettingsAnswer, error) {
+	return answer[SetSettingsAnswer](r)
+}
+func (SetModel) Answer(r Response) (SetModelAnswer, error) { return answer[SetModelAnswer](r) }
 func (GetAvailableModels) Answer(r Response) (AvailableModels, error) {
 	return answer[AvailableModels](r)
 }
@@ -232,6 +240,7 @@ func (c Compact) WithID(id string) Command            { c.ID = id; return c }
 func (c NewSession) WithID(id string) Command         { c.ID = id; return c }
 func (c GetMessages) WithID(id string) Command        { c.ID = id; return c }
 func (c SetModel) WithID(id string) Command           { c.ID = id; return c }
+func (c SetSettings) WithID(id string) Command        { c.ID = id; return c }
 func (c GetAvailableModels) WithID(id string) Command { c.ID = id; return c }
 func (c Abort) WithID(id string) Command              { c.ID = id; return c }
 func (c GetSessionStats) WithID(id string) Command    { c.ID = id; return c }

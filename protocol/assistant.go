@@ -59,6 +59,13 @@ type (
 		IsError bool `json:"is_error,omitzero" wire:"default"`
 	}
 
+	// Fallback says that the model's service is down, and the fallback model is asked in its
+	// place for the rest of the turn. Added by nexus; sent as Retry is.
+	Fallback struct {
+		Model  string `json:"model"` // as PROVIDER/ID
+		Reason string `json:"reason"`
+	}
+
 	// Retry says that the model's service failed and is asked again, WaitMS milliseconds
 	// later: this is try Attempt of at most MaxAttempts. Added by nexus; sent only to
 	// parents that said --session-updates, as are the two below.
@@ -97,6 +104,7 @@ func (ToolcallInput) Name() string           { return "toolcall_input" }
 func (ToolcallOutputDelta) Name() string     { return "toolcall_output_delta" }
 func (ToolcallResult) Name() string          { return "toolcall_result" }
 func (Retry) Name() string                   { return "retry" }
+func (Fallback) Name() string                { return "fallback" }
 func (CompactionStart) Name() string         { return "compaction_start" }
 func (CompactionEnd) Name() string           { return "compaction_end" }
 func (e UnknownAssistantEvent) Name() string { return e.Type }
@@ -109,6 +117,7 @@ func (ToolcallInput) assistantEvent()         {}
 func (ToolcallOutputDelta) assistantEvent()   {}
 func (ToolcallResult) assistantEvent()        {}
 func (Retry) assistantEvent()                 {}
+func (Fallback) assistantEvent()              {}
 func (CompactionStart) assistantEvent()       {}
 func (CompactionEnd) assistantEvent()         {}
 func (UnknownAssistantEvent) assistantEvent() {}
@@ -116,6 +125,6 @@ func (UnknownAssistantEvent) assistantEvent() {}
 // AssistantEvents are the zero values of all steps of a turn, in the order of SPEC §3.5.
 func AssistantEvents() []AssistantEvent {
 	return []AssistantEvent{
-		TextDelta{}, ThinkingDelta{}, ToolcallStart{}, ToolcallInputDelta{}, ToolcallInput{}, ToolcallOutputDelta{}, ToolcallResult{}, Retry{}, CompactionStart{}, CompactionEnd{},
+		TextDelta{}, ThinkingDelta{}, ToolcallStart{}, ToolcallInputDelta{}, ToolcallInput{}, ToolcallOutputDelta{}, ToolcallResult{}, Retry{}, Fallback{}, CompactionStart{}, CompactionEnd{},
 	}
 }

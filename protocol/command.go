@@ -70,6 +70,12 @@ type (
 		Model string `json:"model"`
 	}
 
+	// SetSettings changes how the turns to come run; what it does not say stays.
+	SetSettings struct {
+		ID       string       `json:"id"`
+		Settings TurnSettings `json:"settings"`
+	}
+
 	// GetAvailableModels asks which models could be set.
 	GetAvailableModels struct {
 		ID string `json:"id"`
@@ -184,6 +190,7 @@ func (Compact) Name() string            { return "compact" }
 func (NewSession) Name() string         { return "new_session" }
 func (GetMessages) Name() string        { return "get_messages" }
 func (SetModel) Name() string           { return "set_model" }
+func (SetSettings) Name() string        { return "set_settings" }
 func (GetAvailableModels) Name() string { return "get_available_models" }
 func (Abort) Name() string              { return "abort" }
 func (GetSessionStats) Name() string    { return "get_session_stats" }
@@ -206,6 +213,7 @@ func (c Compact) Ident() string            { return c.ID }
 func (c NewSession) Ident() string         { return c.ID }
 func (c GetMessages) Ident() string        { return c.ID }
 func (c SetModel) Ident() string           { return c.ID }
+func (c SetSettings) Ident() string        { return c.ID }
 func (c GetAvailableModels) Ident() string { return c.ID }
 func (c Abort) Ident() string              { return c.ID }
 func (c GetSessionStats) Ident() string    { return c.ID }
@@ -234,6 +242,7 @@ func (Compact) command()            {}
 func (NewSession) command()         {}
 func (GetMessages) command()        {}
 func (SetModel) command()           {}
+func (SetSettings) command()        {}
 func (GetAvailableModels) command() {}
 func (Abort) command()              {}
 func (GetSessionStats) command()    {}
@@ -260,6 +269,7 @@ func Commands() []Command {
 		NewSession{},
 		GetMessages{},
 		SetModel{},
+		SetSettings{},
 		GetAvailableModels{},
 		GetSessionStats{},
 		GetState{},

@@ -34,6 +34,7 @@ type (
 		CompactAt              uint64       `json:"compact_at" wire:"default"` // percent; 0: never
 		MaxMessages            uint64       `json:"max_messages" wire:"default"`
 		MCPServers             []MCPServer  `json:"mcp_servers" wire:"default"`
+		Settings               TurnSettings `json:"settings" wire:"default"` // all that hold
 	}
 
 	// PermissionState is what an agent may do and what was allowed beside it.

@@ -48,6 +48,15 @@ func (u *TurnUsage) Add(v TurnUsage) {
 	}
 }
 
+// Without is u but for the tokens of v, which are a part of it.
+func (u TurnUsage) Without(v TurnUsage) TurnUsage {
+	u.InputTokens -= min(u.InputTokens, v.InputTokens)
+	u.OutputTokens -= min(u.OutputTokens, v.OutputTokens)
+	u.CacheReadInputTokens -= min(u.CacheReadInputTokens, v.CacheReadInputTokens)
+	u.CacheCreationInputTokens -= min(u.CacheCreationInputTokens, v.CacheCreationInputTokens)
+	return u
+}
+
 func (u *TurnUsage) empty() bool { return u.InputTokens == 0 && u.OutputTokens == 0 }
 
 func addCount(a, b *uint64) *uint64 {

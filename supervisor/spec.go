@@ -20,6 +20,8 @@ type Spec struct {
 	// configuration's.
 	Model    string
 	Provider string
+	// Settings are how its turns run, as far as they were asked for.
+	Settings protocol.TurnSettings
 	// SystemPrompt replaces the layered default, also if it is empty; nil does not.
 	SystemPrompt *string
 	// Permissions are what was asked for. With its DisabledTools or WritePaths, even empty

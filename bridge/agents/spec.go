@@ -85,6 +85,9 @@ func (r *Registry) spec(p api.CreateAgentParams, up parent) (supervisor.Spec, er
 			Approvals: protocol.Value(p.Approvals), EnvDigest: digest(p.Env),
 		},
 	}
+	if p.Settings != nil {
+		s.Settings = p.Settings.Turns()
+	}
 	if up.agent != nil {
 		s.Permissions.Preset = cmp.Or(s.Permissions.Preset, rights.Sandboxed)
 		s.Ceiling, s.Labels.Depth = ceilingOf(up.state), up.labels.Depth+1

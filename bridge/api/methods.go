@@ -319,6 +319,16 @@ var (
 		Summary: "Change those limits of the agent that are given; to raise one needs the full key",
 		Errors:  []ErrorKind{KindAgentNotFound, KindSessionDamaged, KindNotRecorded},
 	}
+	GetSettings = Def[None, SettingsResult]{
+		Name: "get_settings", Scope: Agent, Effect: Reads,
+		Summary: "Return how the agent's turns run: iterations, context, tool time, reasoning, fallback model",
+		Errors:  childErrors,
+	}
+	SetSettings = Def[SetSettingsParams, SettingsResult]{
+		Name: "set_settings", Scope: Agent, Effect: Changes,
+		Summary: "Change those settings of the agent's turns that are given, from the next turn on",
+		Errors:  changeErrors,
+	}
 	RespondPermission = Def[RespondPermissionParams, RespondPermissionResult]{
 		Name: "respond_permission", Scope: Agent, Effect: Changes, Draining: true,
 		Grant:   Grant{Act: "approve its calls", Param: "decision", Unless: string(protocol.Deny)},
@@ -371,7 +381,7 @@ var Methods = []Method{
 	ListKeys.Row(), CreatePageCode.Row(), RevokeKey.Row(), ExecuteTask.Row(), CreatePlan.Row(), ValidateCode.Row(), RunPlan.Row(),
 	UpdateContext.Row(), Send.Row(), Cancel.Row(), Shutdown.Row(), GetTokens.Row(), GetContext.Row(), GetMessages.Row(), Compact.Row(),
 	ListModels.Row(), GetModel.Row(), SetModel.Row(), SetCwd.Row(), GetPermissions.Row(), SetPermissions.Row(), GetLimits.Row(),
-	SetLimits.Row(), RespondPermission.Row(), GetSystemPrompt.Row(), SetSystemPrompt.Row(), ListTools.Row(), MCPListServers.Row(),
+	SetLimits.Row(), GetSettings.Row(), SetSettings.Row(), RespondPermission.Row(), GetSystemPrompt.Row(), SetSystemPrompt.Row(), ListTools.Row(), MCPListServers.Row(),
 	MCPStatus.Row(), MCPConnect.Row(), MCPDisconnect.Row(),
 }
 

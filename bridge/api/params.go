@@ -180,6 +180,11 @@ func (p CreateAgentParams) check() error {
 			return err
 		}
 	}
+	if p.Settings != nil {
+		if err := p.Settings.check(); err != nil {
+			return err
+		}
+	}
 	if err := CheckEnv(protocol.Value(p.Env)); err != nil {
 		return err
 	}
@@ -263,6 +268,16 @@ func (l Limits) check() error {
 		if one.value > 0 && one.value < one.least {
 			return Invalid("limits."+one.name, "want at least %d, or 0 for no limit", one.least)
 		}
+	}
+	return nil
+}
+
+// Turns are the settings as an agent takes them.
+func (s TurnSettings) Turns() protocol.TurnSettings { return protocol.TurnSettings(s) }
+
+func (s TurnSettings) check() error {
+	if e, ok := errors.AsType[*strict.Error](s.Turns().Check()); ok {
+		return Invalid("settings."+e.Path, "it %s", e.Problem)
 	}
 	return nil
 }

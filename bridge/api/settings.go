@@ -75,6 +75,18 @@ type (
 	// HeldLimits are limits that hold; 0 is no limit.
 	HeldLimits protocol.Limits
 
+	// SettingsResult are the settings that hold for the agent's turns. What is missing is as
+	// the model's service does, or no bound.
+	SettingsResult struct {
+		Settings protocol.TurnSettings `json:"settings"`
+	}
+
+	// SetSettingsParams are settings to change.
+	SetSettingsParams struct {
+		// The settings to change, from the next turn on; those that are missing stay as they are.
+		Settings *TurnSettings `json:"settings,omitzero" audit:"rule"`
+	}
+
 	// SetLimitsParams are limits to change.
 	SetLimitsParams struct {
 		// The limits to change; those that are missing stay as they are.
@@ -170,6 +182,13 @@ type (
 		Server       protocol.MCPServer `json:"server"`
 	}
 )
+
+func (p SetSettingsParams) check() error {
+	if p.Settings == nil {
+		return missing("settings")
+	}
+	return p.Settings.check()
+}
 
 func (p SetLimitsParams) check() error {
 	if p.Limits == nil {

@@ -66,6 +66,9 @@ type (
 		// Limits of the agent and of the agents that it creates. Missing ones are the
 		// configuration's.
 		Limits *Limits `json:"limits,omitzero" audit:"rule"`
+		// How the agent's turns run. Missing ones are the saved session's, or else the
+		// configuration's. if_exists use does not compare them.
+		Settings *TurnSettings `json:"settings,omitzero" audit:"rule"`
 		// The parent of this agent. It must run.
 		ParentAgentID *string `json:"parent_agent_id,omitzero" audit:"text"`
 		// What happens if an agent of that name runs: fail (AGENT_EXISTS), or use that
@@ -108,6 +111,28 @@ type (
 
 		// Agents: this one, those that it created, and theirs.
 		Agents *uint64 `json:"agents,omitzero" max:"1125899906842624"`
+	}
+
+	// TurnSettings are how turns run. What is missing stays as it was.
+	TurnSettings struct {
+		// Model calls of one turn.
+		MaxIterations *uint64 `json:"max_iterations,omitzero" min:"1" max:"1000000"`
+		// Messages of one request to the model; older ones are left out.
+		MaxMessages *uint64 `json:"max_messages,omitzero" min:"1" max:"1000000"`
+		// How full the context may be, in percent, before old messages give way to a
+		// summary; 0: never.
+		CompactAt *uint64 `json:"compact_at,omitzero" max:"100"`
+		// Time of one tool call, in seconds, whatever time it names; 0 is no such bound.
+		ToolTimeoutS *float64 `json:"tool_timeout_s,omitzero" min:"0" max:"86400"`
+		// Temperature of the model, from 0 to 2; -1 is as its service does.
+		Temperature *float64 `json:"temperature,omitzero" min:"-1" max:"2"`
+		// Tokens of one answer of the model; 0 is as its service does.
+		MaxOutputTokens *uint64 `json:"max_output_tokens,omitzero" max:"10000000"`
+		// How long a model reasons; empty is as the model does.
+		ReasoningEffort *string `json:"reasoning_effort,omitzero" enum:",low,medium,high"`
+		// The model, as PROVIDER/ID, that is asked in the place of one whose service is
+		// down; empty is none.
+		FallbackModel *string `json:"fallback_model,omitzero"`
 	}
 
 	// CreateAgentResult says where the agent answers.

@@ -103,6 +103,8 @@ func Register(r *rpc.Router, o Options) {
 	rpc.Handle(r, api.SetPermissions, settings.setPermissions)
 	rpc.Handle(r, api.GetLimits, settings.getLimits)
 	rpc.Handle(r, api.SetLimits, settings.setLimits)
+	rpc.Handle(r, api.GetSettings, settings.turnSettings)
+	rpc.Handle(r, api.SetSettings, settings.setTurnSettings)
 	rpc.Handle(r, api.RespondPermission, settings.respondPermission)
 	rpc.Handle(r, api.GetSystemPrompt, settings.getSystemPrompt)
 	rpc.Handle(r, api.SetSystemPrompt, settings.setSystemPrompt)

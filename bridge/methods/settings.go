@@ -177,3 +177,16 @@ func (m *settingsMethods) listTools(ctx context.Context, c *rpc.Call, _ api.None
 	}
 	return result, err
 }
+
+func (m *settingsMethods) turnSettings(ctx context.Context, c *rpc.Call, _ api.None) (api.SettingsResult, error) {
+	held, err := askAgent(ctx, m.agents, c, protocol.SetSettings{})
+	return api.SettingsResult(held), err
+}
+
+func (m *settingsMethods) setTurnSettings(ctx context.Context, c *rpc.Call, p api.SetSettingsParams) (api.SettingsResult, error) {
+	held, err := askAgent(ctx, m.agents, c, protocol.SetSettings{Settings: p.Settings.Turns()})
+	if err != nil {
+		return api.SettingsResult{}, refusedChange(c, "settings", protocol.SetSettings{}, err)
+	}
+	return api.SettingsResult(held), nil
+}

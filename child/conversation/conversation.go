@@ -180,6 +180,13 @@ func (c *Conversation) SetModel(model string, window uint64) {
 	c.preamble.Model, c.preamble.ContextWindow, c.factor, c.maxBytes = model, window, 1, 0
 }
 
+// SetMaxMessages changes how many messages a request may carry; 0 means any number.
+func (c *Conversation) SetMaxMessages(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.preamble.MaxMessages = n
+}
+
 // SetSystem changes the system prompt of every request.
 func (c *Conversation) SetSystem(text string) {
 	c.mu.Lock()

@@ -61,6 +61,8 @@ type Request struct {
 	// count; 0 means that it does not.
 	TextBytes uint64
 	Tools     []tool.Spec
+	// Parameters are nil where all is as the service does.
+	Parameters *Parameters
 	// Images reads the images of messages; nil: none can be read. An image that
 	// cannot be read is described to the model.
 	Images ImageReader
@@ -68,6 +70,14 @@ type Request struct {
 	// used that did not come to their end, as far as the service had begun to answer.
 	// It must not be read before the end of Stream.
 	Lost *protocol.TurnUsage
+}
+
+// Parameters are what an answer is to be like. A service that takes one of them not is asked
+// without it.
+type Parameters struct {
+	Temperature *float64 // from 0 to 2; nil is that of the service
+	MaxOutput   int      // tokens of the answer; 0 is as the service does
+	Effort      string   // of reasoning: low, medium or high; "" is as the model does
 }
 
 // ImageReader reads images of a conversation. It is safe for concurrent use.
@@ -112,6 +122,11 @@ type (
 		MaxAttempts int
 		Wait        time.Duration
 	}
+	// Switched says that another provider answers in the place of one that is down.
+	Switched struct {
+		Model  string // the name under which it was given
+		Reason string // as of a Retry
+	}
 	// Stop is the last element of an answer that came to its end.
 	Stop struct {
 		// Usage counts all tokens of the prompt as InputTokens; those of the
@@ -140,4 +155,5 @@ func (CallStart) delta()         {}
 func (CallInput) delta()         {}
 func (Call) delta()              {}
 func (Retry) delta()             {}
+func (Switched) delta()          {}
 func (Stop) delta()              {}

@@ -55,7 +55,12 @@ type Registry struct {
 type calls struct {
 	running sync.WaitGroup // the goroutines
 	stuck   atomic.Int64
+	timeout atomic.Int64 // Options.Timeout, in nanoseconds
 }
+
+// SetTimeout changes Options.Timeout, for calls that begin later; 0 is the default. It holds for
+// all registries that took the place of this one, too.
+func (r *Registry) SetTimeout(d time.Duration) { r.timeout.Store(int64(d)) }
 
 // NewRegistry makes a registry of the tools, in their order. Two tools of one
 // name are a fault of the program, so it panics.
@@ -70,6 +75,7 @@ func NewRegistry(tools []Tool, o Options) *Registry {
 		o.Log = zap.NewNop()
 	}
 	r := &Registry{options: o, calls: &calls{}}
+	r.SetTimeout(o.Timeout)
 	r.fill(tools)
 	return r
 }
@@ -77,8 +83,8 @@ func NewRegistry(tools []Tool, o Options) *Registry {
 // timeLimit is how long a call may take. A Timed tool is given a while longer than it takes
 // itself: it knows better what to say about the end of its time.
 func (r *Registry) timeLimit(t Tool, call Call) time.Duration {
-	if r.options.Timeout > 0 {
-		return r.options.Timeout
+	if limit := time.Duration(r.timeout.Load()); limit > 0 {
+		return limit
 	}
 	if timed, ok := t.(Timed); ok {
 		return max(defaultTimeout, timed.TimeLimit(call.Input)+lateGrace)

@@ -52,14 +52,16 @@ func (a *answer) exceeds(d provider.Delta) bool {
 		input += len(d.Fragment)
 	case provider.Call:
 		whole += len(d.Input)
-	case provider.ThinkingSignature, provider.Retry, provider.Stop:
+	case provider.ThinkingSignature, provider.Retry, provider.Switched, provider.Stop:
 	}
 	return said+max(input, whole) > conversation.MaxAnswer
 }
 
 // apply takes one delta into the answer and passes it on.
 func (a *answer) apply(d provider.Delta) {
-	if _, again := d.(provider.Retry); !again {
+	switch d.(type) {
+	case provider.Retry, provider.Switched:
+	default:
 		a.begun = true
 	}
 	switch d := d.(type) {
@@ -85,6 +87,9 @@ func (a *answer) apply(d provider.Delta) {
 	case provider.Retry:
 		a.Log.Info("provider will be asked again", zap.String("reason", d.Reason))
 		a.Emit(protocol.Retry{Reason: clean(d.Reason), Attempt: uint64(d.Attempt), MaxAttempts: uint64(d.MaxAttempts), WaitMS: uint64(d.Wait.Milliseconds())})
+	case provider.Switched:
+		a.Log.Warn("the model's service is down, so the fallback model is asked", zap.String("model", d.Model), zap.String("reason", d.Reason))
+		a.Emit(protocol.Fallback{Model: clean(d.Model), Reason: clean(d.Reason)})
 	case provider.Stop:
 		a.usage, a.reason = &d.Usage, d.Reason
 	}

@@ -103,7 +103,7 @@ func (t *run) makeRoom(ctx context.Context, percent int, refused bool) error {
 func (t *run) request(window conversation.Window) provider.Request {
 	r := provider.Request{
 		Model: t.Model, System: t.System, Messages: window.Messages, TextBytes: window.TextBytes,
-		Images: t.images(window),
+		Images: t.images(window), Parameters: t.Parameters,
 	}
 	if t.Tools != nil {
 		r.Tools = t.Tools.Specs()

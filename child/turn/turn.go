@@ -50,7 +50,8 @@ type Runner struct {
 	MaxIterations int            // provider calls, at least 1
 	// CompactAt is the percentage of what the context window has available at
 	// which old messages give way to a summary before a call; 0 means never.
-	CompactAt int
+	CompactAt  int
+	Parameters *provider.Parameters // of requests; may be nil
 	// Images reads the images of messages; nil: none can be read.
 	Images provider.ImageReader
 	Listener

@@ -62,7 +62,7 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	}
 	a := &assembly{options: child.Options{
 		Journal: j, State: *state, Home: home, ParentAgent: cmp.Or(f.parent, protocol.Value(state.Settings.ParentAgentID)), ASCII: f.ascii, SessionUpdates: f.updates,
-		MaxIterations: f.maxIterations, MaxMessages: f.maxMessages, CompactAt: cmp.Or(f.compactAt, child.Never), Log: log,
+		Log:    log,
 		Images: images.New(images.Options{Dir: images.Dir(j.Path()), NoSync: f.durability == "os"}),
 		Parent: parent.New(parent.Options{
 			Approvals: parent.Approvals(f.approvals), HostCalls: f.hostCalls, Deadline: f.approvalTimeout,
@@ -103,6 +103,7 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	if err != nil {
 		return nil, err
 	}
+	a.options.Settings, a.options.ToolBound = f.turns(saved, c), f.toolBound(c)
 	if err := a.openToolEnv(f, saved, current, s, cwd, privatePaths(homes(home, environ, walls(f, saved, c, cwd)), cwd, j.Path(), f.modelSocket)); err != nil {
 		return nil, err
 	}
@@ -298,7 +299,7 @@ func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *con
 	o := toolenv.Options{
 		Cwd: cwd, Private: private, Ceiling: saved.Ceiling, Presets: current, Allowances: a.options.State.Allowances,
 		Journal: a.options.Journal, Parent: a.options.Parent, Sources: []toolenv.Source{s}, Tools: agents.New(a.options.Parent), Images: a.options.Images,
-		Timeout: f.toolTime(c), Log: a.options.Log, PassEnv: f.passEnv, ToolOutput: f.toolOutput, Processors: &processors,
+		Timeout: time.Duration(protocol.Value(a.options.Settings.ToolTimeoutS) * float64(time.Second)), Log: a.options.Log, PassEnv: f.passEnv, ToolOutput: f.toolOutput, Processors: &processors,
 	}
 	// Without a home that can be written, nothing that is too long is kept, and
 	// programs have the system's directory for temporary files.
@@ -384,6 +385,12 @@ func (a *assembly) settings(f *flags, saved transcript.Settings) []transcript.Re
 	asked := cmp.Or(protocol.Value(saved.Approvals), string(parent.Deny))
 	if f.approvals != asked && f.approvals != string(parent.Allow) { // all is never allowed anew by what was saved
 		now.Approvals = &f.approvals
+	}
+	if f.settings != (protocol.TurnSettings{}) {
+		if said := f.settings.Over(protocol.Value(saved.Turns)); !reflect.DeepEqual(saved.Turns, &said) {
+			now.Turns = &said
+			a.options.State.Settings.Turns = &said
+		}
 	}
 	if permissions := o.ToolEnv.Permissions(); !reflect.DeepEqual(saved.Permissions, &permissions) {
 		now.Permissions = &permissions

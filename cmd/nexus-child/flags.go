@@ -20,6 +20,7 @@ import (
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
 	"nexus.internal/protocol/suggest"
+	"nexus.internal/protocol/transcript"
 )
 
 const usage = `nexus-child is one agent on stdin and stdout, a JSON object on each line.
@@ -61,6 +62,8 @@ type flags struct {
 	compactAt                   int // percent
 	maxMessages                 int
 	toolTimeout                 float64 // seconds
+	settingsJSON                string
+	settings                    protocol.TurnSettings // with those of the three flags above
 	logLevel                    logsink.Level
 	logFormat                   logsink.Format
 
@@ -101,6 +104,7 @@ func parse(args []string) (*flags, error) {
 	set.IntVar(&f.compactAt, "compact-at", child.DefaultCompactAt, "summarise old messages at `PERCENT` of the context; 0: never")
 	set.IntVar(&f.maxMessages, "max-messages", child.DefaultMaxMessages, "messages of one request at most, `N`")
 	set.Float64Var(&f.toolTimeout, "tool-timeout", 0, "`SECONDS` that one tool call may take, whatever time it names (default: tools.timeout_s of config.json; else that time, at least 300)")
+	set.StringVar(&f.settingsJSON, "settings", "", "how turns run, as `JSON`: {\"max_iterations\",\"max_messages\",\"compact_at\",\"tool_timeout_s\",\"temperature\",\"max_output_tokens\",\"reasoning_effort\",\"fallback_model\"}; the flags above go before it")
 	set.StringVar(&f.scenario, "scenario", "", "let the offline provider play the scenario in `FILE`")
 	set.StringVar(&f.modelSocket, "model-socket", "", "reach models through the unix socket `PATH` of a broker that has the keys")
 	set.StringVar(&f.parent, "parent-agent", "", "`ID` of the agent that created this one")
@@ -190,8 +194,37 @@ func (f *flags) check() error {
 	if f.permissions, err = readPermissions("permissions", f.permissionsJSON); err != nil {
 		return err
 	}
-	f.ceiling, err = readPermissions("ceiling", f.ceilingJSON)
-	return err
+	if f.ceiling, err = readPermissions("ceiling", f.ceilingJSON); err != nil {
+		return err
+	}
+	return f.readSettings()
+}
+
+// readSettings puts what the flags say of turns together.
+func (f *flags) readSettings() error {
+	var given protocol.TurnSettings
+	if f.settingsJSON != "" {
+		err := strict.Unmarshal([]byte(f.settingsJSON), &given, strict.RejectUnknown)
+		if err == nil {
+			err = given.Check()
+		}
+		if err != nil {
+			return fmt.Errorf("--settings: %w", err)
+		}
+	}
+	for flag, into := range map[string]struct {
+		member **uint64
+		value  int
+	}{
+		"max-iterations": {&f.settings.MaxIterations, f.maxIterations}, "max-messages": {&f.settings.MaxMessages, f.maxMessages},
+		"compact-at": {&f.settings.CompactAt, f.compactAt},
+	} {
+		if f.set.Changed(flag) {
+			*into.member = new(uint64(into.value))
+		}
+	}
+	f.settings = f.settings.Over(given)
+	return nil
 }
 
 // unexpected is the error for an argument that is no flag, with the verb that was probably
@@ -230,10 +263,21 @@ func (f *flags) saysSystem() bool {
 	return f.set.Changed("system") || f.systemFile != "" || f.systemEnv
 }
 
-// toolTime is --tool-timeout, or what the configuration says; 0 if neither is given.
-func (f *flags) toolTime(c *config.Config) time.Duration {
-	if f.set.Changed("tool-timeout") {
-		return config.ToolTime(f.toolTimeout)
+// turns are how turns run: by the flags, else as the session saved, else by the
+// configuration.
+func (f *flags) turns(saved transcript.Settings, c *config.Config) protocol.TurnSettings {
+	held := f.settings.Over(protocol.Value(saved.Turns).Over(c.Settings))
+	if bound := f.toolBound(c); bound > 0 {
+		held.ToolTimeoutS = new(protocol.Tighter(protocol.Value(held.ToolTimeoutS), bound))
 	}
-	return c.ToolTime
+	return held
+}
+
+// toolBound is what bounds each tool call, in seconds, whatever is set later: --tool-timeout, or
+// what the configuration says of tools; 0 if neither is given.
+func (f *flags) toolBound(c *config.Config) float64 {
+	if f.set.Changed("tool-timeout") {
+		return f.toolTimeout
+	}
+	return c.ToolTime.Seconds()
 }

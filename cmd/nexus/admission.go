@@ -88,6 +88,11 @@ func checkParams(s supervisor.Spec) error {
 // checkModel finds a model or a provider that the child could not choose. No project's
 // file adds to what the server knows of them (SPEC §4.3).
 func (a *admission) checkModel(s supervisor.Spec) error {
+	if model := protocol.Value(s.Settings.FallbackModel); model != "" {
+		if _, err := a.config.settings().cfg.Models.Choose(config.Wish{Model: model}); err != nil {
+			return api.Invalid("settings.fallback_model", "%v", err)
+		}
+	}
 	w := config.Wish{Provider: s.Provider, Model: s.Model}
 	if w == (config.Wish{}) {
 		return nil

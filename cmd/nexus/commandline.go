@@ -70,8 +70,13 @@ func (c *childFlags) Command(s supervisor.Spec, again bool) (stdio.Command, erro
 		if become.System = s.SystemPrompt; become.System != nil { // an empty one asks for none
 			become.Args = append(become.Args, "--system-env") // other users see command lines
 		}
+		settings, err := settingsFlag(s.Settings)
+		if err != nil {
+			return stdio.Command{}, err
+		}
 		become.Args = append(become.Args, flags(
 			permissions,
+			settings,
 			flag{"cwd", s.Cwd},
 			flag{"model", s.Model},
 			flag{"provider", s.Provider},
@@ -114,6 +119,18 @@ func permissionFlags(s supervisor.Spec) (ceiling, asked flag, err error) {
 		ceiling, err = encode("ceiling", s.Ceiling.KnownTools())
 	}
 	return ceiling, asked, err
+}
+
+// settingsFlag is how turns run, as far as it was asked for.
+func settingsFlag(s protocol.TurnSettings) (flag, error) {
+	if s == (protocol.TurnSettings{}) {
+		return flag{}, nil
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return flag{}, fmt.Errorf("encode the settings: %w", err)
+	}
+	return flag{"settings", string(text)}, nil
 }
 
 func encode(name string, p protocol.Permissions) (flag, error) {

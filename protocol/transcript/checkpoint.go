@@ -171,6 +171,9 @@ func (s Settings) overlay(later Settings) Settings {
 	if later.Granted != nil {
 		s.Granted = later.Granted
 	}
+	if later.Turns != nil {
+		s.Turns = later.Turns
+	}
 	s.At = later.At
 	return s
 }

@@ -62,8 +62,10 @@ type (
 		Depth         *uint64 `json:"depth,omitzero"`
 		// Approvals is what becomes of a call that needs an approval, ask or deny; nil
 		// is deny. It is for the parent, which asks for it at the start.
-		Approvals *string   `json:"approvals,omitzero"`
-		At        time.Time `json:"at"` // UTC
+		Approvals *string `json:"approvals,omitzero"`
+		// Turns are how turns run, as far as somebody said it for this session.
+		Turns *protocol.TurnSettings `json:"turns,omitzero"`
+		At    time.Time              `json:"at"` // UTC
 	}
 
 	// Message is one whole message of the conversation. A user's message opens

@@ -36,13 +36,14 @@ type Child struct {
 	gone     chan struct{} // closed at the end
 	work     sync.WaitGroup
 
-	mu      sync.Mutex // guards all below
-	exit    *supervisor.Exit
-	model   string
-	turn    *string       // id of the running turn, nil if none runs
-	abort   chan struct{} // of the running turn, nil if none runs
-	aborted bool
-	playing chan struct{} // closed when the play of the running turn has returned
+	mu       sync.Mutex // guards all below
+	exit     *supervisor.Exit
+	model    string
+	settings protocol.TurnSettings
+	turn     *string       // id of the running turn, nil if none runs
+	abort    chan struct{} // of the running turn, nil if none runs
+	aborted  bool
+	playing  chan struct{} // closed when the play of the running turn has returned
 
 	questions int                              // asked so far
 	open      map[string]chan protocol.Command // those without an answer, by id

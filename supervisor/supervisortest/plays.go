@@ -59,6 +59,16 @@ func (c *Child) answer(cmd protocol.Command) {
 		c.model = cmd.Model
 		c.mu.Unlock()
 		c.Respond(cmd, ok{"ok": true, "model": cmd.Model})
+	case protocol.SetSettings:
+		if protocol.Value(cmd.Settings.FallbackModel) == "nosuch/m" {
+			c.Respond(cmd, ok{"ok": false, "error": "set_settings: member \"fallback_model\": unknown provider \"nosuch\""})
+			return
+		}
+		c.mu.Lock()
+		c.settings = cmd.Settings.Over(c.settings)
+		held := c.settings
+		c.mu.Unlock()
+		c.Respond(cmd, ok{"ok": true, "settings": held})
 	case protocol.GetAvailableModels:
 		c.Respond(cmd, ok{"ok": true, "models": []ok{
 			{"provider": "test", "model_id": "echo", "model_name": "Echo", "context_window": 1000},

@@ -23,6 +23,7 @@ export interface Frames {
         is_error?: boolean;
       }
       | { type: "retry"; reason: string; attempt: number; max_attempts: number; wait_ms: number }
+      | { type: "fallback"; model: string; reason: string }
       | { type: "compaction_start" }
       | {
         type: "compaction_end";

@@ -24,6 +24,16 @@ export type CreateAgentParams = {
     turn_s?: number | null;
     agents?: number | null;
   } | null;
+  settings?: {
+    max_iterations?: number | null;
+    max_messages?: number | null;
+    compact_at?: number | null;
+    tool_timeout_s?: number | null;
+    temperature?: number | null;
+    max_output_tokens?: number | null;
+    reasoning_effort?: "" | "low" | "medium" | "high" | null;
+    fallback_model?: string | null;
+  } | null;
   parent_agent_id?: string | null;
   if_exists?: "fail" | "use" | null;
   initial_message?: string | null;
@@ -638,6 +648,46 @@ export type SetLimitsResult = {
   cost_usd_used: number;
 };
 
+export type GetSettingsParams = {
+};
+export type GetSettingsResult = {
+  settings: {
+    max_iterations?: number;
+    max_messages?: number;
+    compact_at?: number;
+    tool_timeout_s?: number;
+    temperature?: number;
+    max_output_tokens?: number;
+    reasoning_effort?: "" | "low" | "medium" | "high";
+    fallback_model?: string;
+  };
+};
+
+export type SetSettingsParams = {
+  settings?: {
+    max_iterations?: number | null;
+    max_messages?: number | null;
+    compact_at?: number | null;
+    tool_timeout_s?: number | null;
+    temperature?: number | null;
+    max_output_tokens?: number | null;
+    reasoning_effort?: "" | "low" | "medium" | "high" | null;
+    fallback_model?: string | null;
+  } | null;
+};
+export type SetSettingsResult = {
+  settings: {
+    max_iterations?: number;
+    max_messages?: number;
+    compact_at?: number;
+    tool_timeout_s?: number;
+    temperature?: number;
+    max_output_tokens?: number;
+    reasoning_effort?: "" | "low" | "medium" | "high";
+    fallback_model?: string;
+  };
+};
+
 export type RespondPermissionParams = {
   request_id: string;
   decision: "allow_once" | "allow_session" | "deny";
@@ -813,6 +863,10 @@ export interface Methods {
   getLimits(params?: GetLimitsParams, options?: CallOptions): Promise<GetLimitsResult>;
   /** Change those limits of the agent that are given; to raise one needs the full key. */
   setLimits(params?: SetLimitsParams, options?: CallOptions): Promise<SetLimitsResult>;
+  /** Return how the agent's turns run: iterations, context, tool time, reasoning, fallback model. */
+  getSettings(params?: GetSettingsParams, options?: CallOptions): Promise<GetSettingsResult>;
+  /** Change those settings of the agent's turns that are given, from the next turn on. */
+  setSettings(params?: SetSettingsParams, options?: CallOptions): Promise<SetSettingsResult>;
   /** Approve or deny a waiting call. */
   respondPermission(params: RespondPermissionParams, options?: CallOptions): Promise<RespondPermissionResult>;
   /** Read the system prompt. */

@@ -40,6 +40,8 @@ export const METHODS = {
   setPermissions: ["set_permissions", "agent", "", 0],
   getLimits: ["get_limits", "agent", "reads", 0],
   setLimits: ["set_limits", "agent", "", 0],
+  getSettings: ["get_settings", "agent", "reads", 0],
+  setSettings: ["set_settings", "agent", "", 0],
   respondPermission: ["respond_permission", "agent", "", 0],
   getSystemPrompt: ["get_system_prompt", "agent", "reads", 0],
   setSystemPrompt: ["set_system_prompt", "agent", "", 0],

@@ -54,6 +54,7 @@ type Options struct {
 type client struct {
 	service *httpapi.Service
 	options Options
+	refused httpapi.Refused
 
 	mu     sync.Mutex     // guards limits
 	limits map[string]int // what a model said is the most it takes for max_tokens
@@ -95,15 +96,17 @@ func (c *client) Stream(ctx context.Context, r provider.Request) iter.Seq2[provi
 	return c.service.Answer(ctx, r, func(ctx context.Context, t *httpapi.Attempt, r provider.Request) error {
 		forget := false // the reasoning of earlier answers
 		for {
-			d := draft{Request: r, maxTokens: c.limit(r.Model), forget: forget, used: map[string]bool{}}
+			d := draft{Request: r, maxTokens: c.limit(r), forget: forget, used: map[string]bool{}}
 			question := d.request(c.options)
 			question.Tools = offered
+			sent := question.parameters(r, c.refused.By(r.Model))
 			err := c.ask(ctx, t, question)
 			refused, ok := errors.AsType[*httpapi.ServiceError](err)
 			switch {
 			case !ok || t.Emitted():
 				return err
-			case c.lower(r.Model, refused):
+			case c.lower(r, refused):
+			case c.refused.Learn(r.Model, refused, sent):
 			case d.signed && refused.RefusesReasoning():
 				forget = true
 			default:
@@ -113,10 +116,18 @@ func (c *client) Stream(ctx context.Context, r provider.Request) iter.Seq2[provi
 	})
 }
 
-func (c *client) limit(model string) int {
+// limit is what an answer may have: what was asked for, but no more than the model takes.
+func (c *client) limit(r provider.Request) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return cmp.Or(c.limits[model], c.options.MaxTokens)
+	most := c.options.MaxTokens
+	if r.Parameters != nil {
+		most = cmp.Or(r.Parameters.MaxOutput, most)
+	}
+	if takes := c.limits[r.Model]; takes > 0 {
+		most = min(most, takes)
+	}
+	return most
 }
 
 // tooMany is how the service refuses max_tokens, and says what it would take:
@@ -127,18 +138,18 @@ var tooMany = sync.OnceValue(func() *regexp.Regexp {
 
 // lower keeps what a model takes for max_tokens, where the error says so. It
 // reports whether that is less than before.
-func (c *client) lower(model string, refused *httpapi.ServiceError) bool {
+func (c *client) lower(r provider.Request, refused *httpapi.ServiceError) bool {
 	said := tooMany().FindStringSubmatch(refused.Message)
 	if refused.Status != 400 || said == nil {
 		return false
 	}
 	limit, err := strconv.Atoi(said[1])
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err != nil || limit <= 0 || limit >= cmp.Or(c.limits[model], c.options.MaxTokens) {
+	if err != nil || limit <= 0 || limit >= c.limit(r) {
 		return false
 	}
-	c.limits[model] = limit
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limits[r.Model] = limit
 	return true
 }
 

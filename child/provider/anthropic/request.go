@@ -1,16 +1,44 @@
 package anthropic
 
-import "github.com/go-json-experiment/json/jsontext"
+import (
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/child/provider"
+)
 
 // request is the body of POST /v1/messages.
 type request struct {
-	MaxTokens int             `json:"max_tokens"`
-	Messages  []message       `json:"messages"`
-	Model     string          `json:"model"`
-	Stream    bool            `json:"stream"`
-	System    []block         `json:"system,omitempty"`
-	Thinking  *thinkingConfig `json:"thinking,omitzero"`
-	Tools     []toolParam     `json:"tools,omitempty"`
+	MaxTokens    int             `json:"max_tokens"`
+	Messages     []message       `json:"messages"`
+	Model        string          `json:"model"`
+	OutputConfig *outputConfig   `json:"output_config,omitzero"`
+	Stream       bool            `json:"stream"`
+	System       []block         `json:"system,omitempty"`
+	Temperature  *float64        `json:"temperature,omitzero"`
+	Thinking     *thinkingConfig `json:"thinking,omitzero"`
+	Tools        []toolParam     `json:"tools,omitempty"`
+}
+
+// outputConfig says how much a model is to spend on an answer.
+type outputConfig struct {
+	Effort string `json:"effort"`
+}
+
+// parameters sets what the answer is to be like, but for what the model's service refused, and
+// returns the names of what may be left out. A model that reasons takes no temperature.
+func (q *request) parameters(r provider.Request, refused map[string]bool) (sent []string) {
+	p := r.Parameters
+	if p == nil {
+		return nil
+	}
+	reasons := q.Thinking != nil && q.Thinking.Type != ThinkingDisabled
+	if p.Temperature != nil && !reasons && !refused["temperature"] {
+		q.Temperature, sent = new(min(*p.Temperature, 1)), append(sent, "temperature")
+	}
+	if p.Effort != "" && takesEffort(r.Model) && !refused["effort"] {
+		q.OutputConfig, sent = &outputConfig{Effort: p.Effort}, append(sent, "effort")
+	}
+	return sent
 }
 
 // message is one side's turn in a conversation. Its Content is not empty.

@@ -2,6 +2,8 @@ package anthropic
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 
 	"nexus.internal/child/provider/httpapi"
 	"nexus.internal/protocol"
@@ -13,6 +15,35 @@ const (
 	thought httpapi.Kind = "thinking"
 	hidden  httpapi.Kind = "redacted"
 )
+
+// efforts are the tokens that a model of a fixed budget spends on reasoning.
+var efforts = map[string]int{"low": 2_000, "medium": 8_000, "high": 24_000}
+
+// adapts reports whether a model decides itself how long it reasons, as those since 4.6 do, and
+// takesEffort whether it can be told how much to spend, as these and Opus 4.5.
+func adapts(model string) bool { return !before(model, 4, 6) }
+
+func takesEffort(model string) bool {
+	return adapts(model) || strings.HasPrefix(model, "claude-opus-4-5")
+}
+
+// before reports whether a model is of an earlier version, as claude-sonnet-4-5-20250929 is of 4.5. A
+// model whose name says no version is of the latest.
+func before(model string, major, minor int) bool {
+	var version []int
+	for part := range strings.SplitSeq(strings.TrimPrefix(model, "claude-"), "-") {
+		if n, err := strconv.Atoi(part); err == nil && n < 100 { // more is a day
+			version = append(version, n)
+		}
+	}
+	switch len(version) {
+	case 0:
+		return false
+	case 1:
+		version = append(version, 0)
+	}
+	return version[0] < major || version[0] == major && version[1] < minor
+}
 
 func (d *draft) reasoned(m protocol.Message) ([]httpapi.Block, bool) {
 	if d.forget {
@@ -49,17 +80,23 @@ func assemble(m protocol.Message, blocks []httpapi.Block, calls []block) []block
 // last answer with calls began with reasoning that goes back, since the service
 // refuses others; there it is left out until the calls are done with.
 func (d *draft) thinking(o Options, messages []protocol.Message) *thinkingConfig {
-	switch o.Thinking {
+	thinking, budget := o.Thinking, o.ThinkingTokens
+	if d.Parameters != nil && d.Parameters.Effort != "" && thinking == ThinkingDefault {
+		if thinking, budget = ThinkingEnabled, efforts[d.Parameters.Effort]; adapts(d.Model) {
+			thinking = ThinkingAdaptive
+		}
+	}
+	switch thinking {
 	case ThinkingAdaptive:
-		return &thinkingConfig{Type: o.Thinking, Display: "summarized"}
+		return &thinkingConfig{Type: thinking, Display: "summarized"}
 	case ThinkingDisabled:
-		return &thinkingConfig{Type: o.Thinking}
+		return &thinkingConfig{Type: thinking}
 	case ThinkingEnabled:
-		budget := min(o.ThinkingTokens, d.maxTokens-1)
+		budget = min(budget, d.maxTokens-1)
 		if budget < minThinkingTokens || d.unsigned(messages) {
 			return nil
 		}
-		return &thinkingConfig{Type: o.Thinking, BudgetTokens: budget}
+		return &thinkingConfig{Type: thinking, BudgetTokens: budget}
 	case ThinkingDefault:
 	}
 	return nil

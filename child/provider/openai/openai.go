@@ -15,7 +15,10 @@ import (
 type Options = httpapi.Options
 
 // client is a provider for one service.
-type client struct{ service *httpapi.Service }
+type client struct {
+	service *httpapi.Service
+	refused httpapi.Refused
+}
 
 // New returns a provider for a service that speaks OpenAI's chat completions.
 // It opens no connection. The error says what is wrong with the options.
@@ -28,19 +31,27 @@ func New(o Options) (provider.Provider, error) {
 }
 
 // Stream asks for one answer, as [httpapi.Service.Answer] does. Where the service
-// refuses the reasoning of earlier ones, it is asked once more at once, without.
+// refuses the reasoning of earlier ones, or a parameter, it is asked again at once, without.
 func (c *client) Stream(ctx context.Context, r provider.Request) iter.Seq2[provider.Delta, error] {
 	offered, err := tools(r.Tools)
 	if err != nil {
 		return func(yield func(provider.Delta, error) bool) { yield(nil, c.service.Explain(err)) }
 	}
 	return c.service.Answer(ctx, r, func(ctx context.Context, t *httpapi.Attempt, r provider.Request) error {
-		for forget := false; ; forget = true {
+		forget := false // the reasoning of earlier answers
+		for {
 			question, reasoned := translate(r, forget)
 			question.Tools = offered
+			sent := question.parameters(r.Parameters, c.refused.By(r.Model))
 			err := c.ask(ctx, t, question)
 			refused, ok := errors.AsType[*httpapi.ServiceError](err)
-			if !ok || t.Emitted() || !reasoned || !refused.RefusesReasoning() {
+			switch {
+			case !ok || t.Emitted():
+				return err
+			case c.refused.Learn(r.Model, refused, sent):
+			case reasoned && !forget && refused.RefusesReasoning():
+				forget = true
+			default:
 				return err
 			}
 		}

@@ -58,7 +58,7 @@ func translate(r provider.Request, forget bool) (question request, reasoned bool
 		case protocol.RoleTool: // went out with its call
 		}
 	}
-	return request{Model: r.Model, Messages: out, Stream: true, StreamOptions: streamOptions{IncludeUsage: true}}, reasoned
+	return request{Model: r.Model, Messages: out, Stream: true}, reasoned
 }
 
 // user is a message of the user: plain text where there are no images, since not
@@ -125,11 +125,46 @@ func results(r provider.Request, calls []protocol.ToolCall, following []protocol
 
 // request is the body of POST /chat/completions.
 type request struct {
-	Messages      []message     `json:"messages"`
-	Model         string        `json:"model"`
-	Stream        bool          `json:"stream"`
-	StreamOptions streamOptions `json:"stream_options"`
-	Tools         []toolParam   `json:"tools,omitempty"`
+	MaxCompletionTokens int            `json:"max_completion_tokens,omitzero"`
+	MaxTokens           int            `json:"max_tokens,omitzero"`
+	Messages            []message      `json:"messages"`
+	Model               string         `json:"model"`
+	ReasoningEffort     string         `json:"reasoning_effort,omitzero"`
+	Stream              bool           `json:"stream"`
+	StreamOptions       *streamOptions `json:"stream_options,omitzero"`
+	Temperature         *float64       `json:"temperature,omitzero"`
+	Tools               []toolParam    `json:"tools,omitempty"`
+}
+
+// parameters sets what the answer is to be like, but for what the model's service refused, and
+// returns the names of what may be left out. Where max_tokens is refused, max_completion_tokens is
+// what OpenAI's models that reason call it; services that know only the older name ignore this one.
+func (q *request) parameters(p *provider.Parameters, refused map[string]bool) (sent []string) {
+	set := func(name string, given bool) bool {
+		if !given || refused[name] {
+			return false
+		}
+		sent = append(sent, name)
+		return true
+	}
+	if set("stream_options", true) { // Mistral counts without being asked
+		q.StreamOptions = &streamOptions{IncludeUsage: true}
+	}
+	if p == nil {
+		return sent
+	}
+	if set("max_tokens", p.MaxOutput > 0) {
+		q.MaxTokens = p.MaxOutput
+	} else if set("max_completion_tokens", p.MaxOutput > 0) {
+		q.MaxCompletionTokens = p.MaxOutput
+	}
+	if set("temperature", p.Temperature != nil) {
+		q.Temperature = p.Temperature
+	}
+	if set("reasoning_effort", p.Effort != "") {
+		q.ReasoningEffort = p.Effort
+	}
+	return sent
 }
 
 type streamOptions struct {

@@ -145,7 +145,7 @@ var agentFirst = regexp.MustCompile(`^\S+ \[?AGENT\b`)
 
 // shapes are the parameters of methods that suggestions name without any.
 var shapes = map[string]string{
-	"set_limits": `{"limits":{"NAME":N}}`, "set_permissions": `{"preset":"PRESET"}`, "set_cwd": `{"cwd":"/DIR"}`, "set_model": `{"model":"MODEL"}`,
+	"set_limits": `{"limits":{"NAME":N}}`, "set_settings": `{"settings":{"NAME":VALUE}}`, "set_permissions": `{"preset":"PRESET"}`, "set_cwd": `{"cwd":"/DIR"}`, "set_model": `{"model":"MODEL"}`,
 	"set_system_prompt": `{"system_prompt":"TEXT"}`,
 }
 

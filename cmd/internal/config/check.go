@@ -74,6 +74,11 @@ func (f file) check() error {
 			return err
 		}
 	}
+	if f.Settings != nil {
+		if e, ok := errors.AsType[*strict.Error](f.Settings.Check()); ok {
+			return &strict.Error{Path: "settings." + e.Path, Problem: e.Problem}
+		}
+	}
 	for name := range f.Roles {
 		if !slices.Contains(roleNames, name) {
 			return &strict.Error{Path: "roles." + name, Problem: "is not known, want planner or executor", Nearest: suggest.Nearest(name, roleNames)}
@@ -151,6 +156,7 @@ func (c *Config) checkProject(f file) error {
 		{"server", f.Server != nil, "the server's"},
 		{"sessions", f.Sessions != nil, "a person's"},
 		{"tools", f.Tools != nil, "a person's"},
+		{"settings", f.Settings != nil, "a person's"},
 		{"roles", len(f.Roles) > 0, "the server's"},
 	} {
 		if member.given {
@@ -195,6 +201,11 @@ func (c *Config) checkReferences(f file) error {
 	}
 	if f.DefaultModel != "" {
 		if err := c.checkModel("default_model", Wish{Model: f.DefaultModel}); err != nil {
+			return err
+		}
+	}
+	if f.Settings != nil && protocol.Value(f.Settings.FallbackModel) != "" {
+		if err := c.checkModel("settings.fallback_model", Wish{Model: *f.Settings.FallbackModel}); err != nil {
 			return err
 		}
 	}

@@ -44,6 +44,8 @@ type Config struct {
 	// KeepUnnamedDays is how many days unnamed sessions are kept after they were last
 	// written to; 0 is for good.
 	KeepUnnamedDays int
+	// Settings are how the turns of agents run, as far as a file says it.
+	Settings protocol.TurnSettings
 	// ToolTime bounds a call of a tool, whatever time it names; 0 is no such bound.
 	ToolTime time.Duration
 
@@ -172,6 +174,8 @@ type file struct {
 	Server  *Server                         `json:"server,omitzero"`
 	// Sessions says how long sessions are kept.
 	Sessions *Sessions `json:"sessions,omitzero"`
+	// Settings are how the turns of agents run.
+	Settings *protocol.TurnSettings `json:"settings,omitzero"`
 	// Tools says how agents use their tools.
 	Tools *Tools `json:"tools,omitzero"`
 }
@@ -387,6 +391,9 @@ func (c *Config) lay(path string, f file, by trust) {
 	}
 	if f.Sessions != nil {
 		c.KeepUnnamedDays = f.Sessions.days()
+	}
+	if f.Settings != nil {
+		c.Settings = *f.Settings
 	}
 	if f.Tools != nil {
 		c.ToolTime = f.Tools.time()

@@ -31,6 +31,7 @@ class SyncMethods:
         disable_tools: Optional[List[str]] = None,
         approvals: Literal["ask", "deny", None] = None,
         limits: Optional[Union[params.Limits, results.Limits]] = None,
+        settings: Optional[Union[params.TurnSettings, results.TurnSettings]] = None,
         parent_agent_id: Optional[str] = None,
         if_exists: Literal["fail", "use", None] = None,
         initial_message: Optional[str] = None,
@@ -326,6 +327,17 @@ class SyncMethods:
     ) -> results.SetLimits:
         """Change those limits of the agent that are given; to raise one needs the full key."""
         return cast(results.SetLimits, self._call("set_limits", locals()))
+
+    def get_settings(self) -> results.GetSettings:
+        """Return how the agent's turns run: iterations, context, tool time, reasoning, fallback model."""
+        return cast(results.GetSettings, self._call("get_settings", locals()))
+
+    def set_settings(
+        self,
+        settings: Optional[Union[params.TurnSettings, results.TurnSettings]] = None,
+    ) -> results.SetSettings:
+        """Change those settings of the agent's turns that are given, from the next turn on."""
+        return cast(results.SetSettings, self._call("set_settings", locals()))
 
     def respond_permission(
         self,

@@ -52,6 +52,8 @@ METHODS: Dict[str, Method] = {
     "set_permissions": Method("agent", "", 0, ()),
     "get_limits": Method("agent", "reads", 0, ()),
     "set_limits": Method("agent", "", 0, ()),
+    "get_settings": Method("agent", "reads", 0, ()),
+    "set_settings": Method("agent", "", 0, ()),
     "respond_permission": Method("agent", "", 0, ("request_id", "decision",)),
     "get_system_prompt": Method("agent", "reads", 0, ()),
     "set_system_prompt": Method("agent", "", 0, ("system_prompt",)),

@@ -97,6 +97,12 @@ class Retry(TypedDict):
     wait_ms: int
 
 
+class Fallback(TypedDict):
+    type: Literal["fallback"]
+    model: str
+    reason: str
+
+
 class CompactionStart(TypedDict):
     type: Literal["compaction_start"]
 
@@ -114,7 +120,7 @@ class CompactionEnd(_CompactionEnd, total=False):
 
 class MessageUpdate(TypedDict):
     type: Literal["message_update"]
-    event: Union[TextDelta, ThinkingDelta, ToolcallStart, ToolcallInputDelta, ToolcallInput, ToolcallOutputDelta, ToolcallResult, Retry, CompactionStart, CompactionEnd]
+    event: Union[TextDelta, ThinkingDelta, ToolcallStart, ToolcallInputDelta, ToolcallInput, ToolcallOutputDelta, ToolcallResult, Retry, Fallback, CompactionStart, CompactionEnd]
 
 
 class OwnedMessageUpdate(TypedDict):

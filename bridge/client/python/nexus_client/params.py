@@ -18,6 +18,17 @@ class Limits(TypedDict, total=False):
     agents: Optional[int]
 
 
+class TurnSettings(TypedDict, total=False):
+    max_iterations: Optional[int]
+    max_messages: Optional[int]
+    compact_at: Optional[int]
+    tool_timeout_s: Optional[float]
+    temperature: Optional[float]
+    max_output_tokens: Optional[int]
+    reasoning_effort: Literal["", "low", "medium", "high", None]
+    fallback_model: Optional[str]
+
+
 class TaskContext(TypedDict, total=False):
     files: Optional[List[str]]
     current_directory: Optional[str]

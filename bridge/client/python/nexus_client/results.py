@@ -609,6 +609,27 @@ GetLimits = Limits
 SetLimits = Limits
 
 
+class TurnSettings(TypedDict, total=False):
+    max_iterations: int
+    max_messages: int
+    compact_at: int
+    tool_timeout_s: float
+    temperature: float
+    max_output_tokens: int
+    reasoning_effort: Literal["", "low", "medium", "high"]
+    fallback_model: str
+
+
+class Settings(TypedDict):
+    settings: TurnSettings
+
+
+GetSettings = Settings
+
+
+SetSettings = Settings
+
+
 class RespondPermission(TypedDict):
     responded: bool
     request_id: str
