@@ -360,10 +360,6 @@ var exchanges = []exchange{
 		before:  func(s *stage) { s.save("home/plans/run.jsonl", []byte("nonsense\n"), 1) },
 	},
 	{
-		name: "role", row: "no agent is configured", status: 200, code: -32001, message: unavail, kind: "ROLE_NOT_CONFIGURED",
-		request: rpc("/rpc", "create_plan", `{"user_request":"x"}`),
-	},
-	{
 		name: "shape", row: "the agent's answer", status: 200, code: -32000, message: "Execution failed", kind: "EXECUTION_ERROR",
 		request: rpc("/agent/a", "execute_task", `{"task_type":"testing","prompt":"x","request_id":"r"}`),
 	},

@@ -114,10 +114,14 @@ func (r *Registry) Supervisor() *supervisor.Supervisor { return r.o.Supervisor }
 // Sessions knows which agents are saved.
 func (r *Registry) Sessions() *sessions.Catalogue { return r.o.Sessions }
 
-// Role is what creates the agent of a role, where the configuration has one.
-func (r *Registry) Role(role Role) (p api.CreateAgentParams, ok bool) {
-	p, ok = r.settings.Load().Roles[role]
-	return p, ok
+// Role is what creates the agents of a role: as the configuration says, or else as create_agent
+// without parameters does.
+func (r *Registry) Role(role Role) api.CreateAgentParams {
+	p := r.settings.Load().Roles[role]
+	if p.AgentID == nil {
+		p.AgentID = new(string(role))
+	}
+	return p
 }
 
 // CommandTimeout is how long a child may take to answer anything but a prompt.

@@ -42,7 +42,6 @@ const (
 	KindTimeout                   ErrorKind = "TIMEOUT"
 	KindExecutionError            ErrorKind = "EXECUTION_ERROR"
 	KindCancelled                 ErrorKind = "CANCELLED"
-	KindRoleNotConfigured         ErrorKind = "ROLE_NOT_CONFIGURED"
 	KindCheckerNotFound           ErrorKind = "CHECKER_NOT_FOUND"
 	KindPlanRecordDamaged         ErrorKind = "PLAN_RECORD_DAMAGED"
 	// Of the services of models. That they want fewer requests is KindRateLimited, too.
@@ -112,7 +111,6 @@ var Errors = map[ErrorKind]ErrorRow{
 	KindTimeout:                   {200, jsonrpc.CodeServerError, "Execution timeout"},
 	KindExecutionError:            {200, jsonrpc.CodeServerError, "Execution failed"},
 	KindCancelled:                 {200, jsonrpc.CodeServerError, "Execution failed"},
-	KindRoleNotConfigured:         {200, jsonrpc.CodeUnavailable, unavailable},
 	KindCheckerNotFound:           {200, jsonrpc.CodeUnavailable, unavailable},
 	KindPlanRecordDamaged:         {200, jsonrpc.CodeServerError, "Execution failed"},
 	KindCredentials:               {200, jsonrpc.CodeNotAuthenticated, "The model's service refused the key"},

@@ -222,12 +222,12 @@ var (
 	ExecuteTask = Def[ExecuteTaskParams, ExecuteTaskResult]{
 		Name: "execute_task", Scope: Both, Effect: Changes,
 		Summary: "Have the executor do one task and report in a fixed shape",
-		Errors:  append(turnErrors[:len(turnErrors):len(turnErrors)], KindRoleNotConfigured),
+		Errors:  turnErrors,
 	}
 	CreatePlan = Def[CreatePlanParams, CreatePlanResult]{
 		Name: "create_plan", Scope: Both, Effect: Changes,
 		Summary: "Have the planner divide a request into tasks",
-		Errors:  append(turnErrors[:len(turnErrors):len(turnErrors)], KindRoleNotConfigured, KindCancelled),
+		Errors:  append(turnErrors[:len(turnErrors):len(turnErrors)], KindCancelled),
 	}
 	ValidateCode = Def[ValidateCodeParams, ValidateCodeResult]{
 		Name: "validate_code", Scope: Both, Effect: Changes,

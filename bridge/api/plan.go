@@ -65,6 +65,10 @@ type (
 		Provider *string `json:"provider,omitzero"`
 		// As of create_agent.
 		SystemPrompt *string `json:"system_prompt,omitzero"`
+		// As of create_agent.
+		Approvals *string `json:"approvals,omitzero" enum:"ask,deny" default:"deny"`
+		// As of create_agent, for each of them.
+		Limits *Limits `json:"limits,omitzero"`
 	}
 	// RunPlanResult is the result of a run.
 	RunPlanResult struct {
@@ -103,7 +107,7 @@ type (
 
 // Agent is what creates one agent of the pool, but for its name.
 func (p PlanPool) Agent() CreateAgentParams {
-	return CreateAgentParams{Preset: p.Preset, Cwd: p.Cwd, Model: p.Model, Provider: p.Provider, SystemPrompt: p.SystemPrompt}
+	return CreateAgentParams{Preset: p.Preset, Cwd: p.Cwd, Model: p.Model, Provider: p.Provider, SystemPrompt: p.SystemPrompt, Approvals: p.Approvals, Limits: p.Limits}
 }
 
 // PoolError is an error of the creation of such an agent, whose parameter, if it

@@ -2,7 +2,6 @@ package methods
 
 import (
 	"context"
-	"fmt"
 
 	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
@@ -49,10 +48,7 @@ type ofRole struct {
 // Start implements [task.Starter]. Where there is a session of the role's name, the agent begins
 // with a copy of it.
 func (o ofRole) Start(ctx context.Context, name string) (*supervisor.Agent, error) {
-	p, err := o.params()
-	if err != nil {
-		return nil, err
-	}
+	p := o.agents.Role(o.role)
 	if base := *p.AgentID; o.agents.Sessions().Exists(base) {
 		if err := o.agents.CheckRole(o.role, base); err != nil {
 			return nil, err
@@ -62,18 +58,6 @@ func (o ofRole) Start(ctx context.Context, name string) (*supervisor.Agent, erro
 	}
 	p.AgentID = &name
 	return o.agents.CreateFor(ctx, o.call, p)
-}
-
-// params are how the role's agents are made.
-func (o ofRole) params() (api.CreateAgentParams, error) {
-	p, ok := o.agents.Role(o.role)
-	if !ok {
-		return p, &api.Error{
-			Kind: api.KindRoleNotConfigured, Details: fmt.Sprintf("no agent is configured as %s", o.role),
-			Suggestions: []string{fmt.Sprintf("Name an agent by agent_id, or configure roles.%s in config.json and send SIGHUP to the server: it reloads the file.", o.role)},
-		}
-	}
-	return p, nil
 }
 
 func (m *taskMethods) execute(ctx context.Context, c *rpc.Call, p api.ExecuteTaskParams) (api.ExecuteTaskResult, error) {

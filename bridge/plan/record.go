@@ -39,7 +39,7 @@ const version = 1
 var (
 	// ErrConflict is the error of Open for a record of another plan.
 	ErrConflict error = &api.Error{
-		Kind: api.KindRequestIDConflict, Details: "a run of that id was begun with another plan, or with other agents or settings",
+		Kind: api.KindRequestIDConflict, Details: "a run of that id was begun with another plan, other agents or options, or another on_failure",
 		Suggestions: []string{"Repeat the call as it was (nexus-rpc plan: the same plan and flags), or use a new request_id (--run) for another run."},
 	}
 	// ErrUnrecorded says that a record cannot be written, or be had at all: of the
@@ -105,11 +105,12 @@ type Record struct {
 	attempts map[string]int // at each task, so far
 }
 
-// Open opens the record of a run, or begins it with its directory (0700, the
+// Open opens the record of a run, which is told from others by its digest or one of the earlier
+// forms of it, or begins it with its directory (0700, the
 // file 0600). A line that was not written whole is cut off. The error is
 // ErrConflict, ErrUnrecorded, or of the kind KindPlanRecordDamaged; of a record that could not be
 // begun nothing is left. Only a regular file is opened, and no link followed.
-func Open(path, digest string) (*Record, error) {
+func Open(path, digest string, earlier ...string) (*Record, error) {
 	if err := safefile.Mkdir(filepath.Dir(path)); err != nil {
 		return nil, unrecorded("make the directory", err)
 	}
@@ -118,7 +119,7 @@ func Open(path, digest string) (*Record, error) {
 		return nil, err
 	}
 	r := &Record{file: file, Done: map[string]api.PlanTaskResult{}, Begun: map[string]Start{}, attempts: map[string]int{}}
-	if err := r.read(digest); err != nil {
+	if err := r.read(digest, earlier); err != nil {
 		file.Close()
 		return nil, err
 	}
@@ -166,7 +167,7 @@ func (r *Record) Discard() error {
 	return os.Remove(r.file.Name())
 }
 
-func (r *Record) read(digest string) error {
+func (r *Record) read(digest string, earlier []string) error {
 	found, whole, torn, err := r.replay()
 	if err != nil {
 		return err
@@ -183,7 +184,7 @@ func (r *Record) read(digest string) error {
 		return nil
 	}
 	r.Resumed = true
-	if found != digest {
+	if found != digest && !slices.Contains(earlier, found) {
 		return ErrConflict
 	}
 	if r.Status == "" {

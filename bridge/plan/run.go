@@ -108,7 +108,13 @@ func (r *Runner) begin(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*
 	id, retry := task.RequestID(p.RequestID), protocol.Value(p.Retry)
 	p.RequestID, p.Retry = &id, nil
 	c.PlanRun = id
-	digest, err := digestOf(p)
+	whole, err := digestOf(p) // as runs of earlier versions were told apart
+	if err != nil {
+		return nil, err
+	}
+	same := p
+	same.TimeoutS, same.TaskTimeoutS, same.Pool, same.Context = nil, nil, nil, nil
+	digest, err := digestOf(same)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +125,7 @@ func (r *Runner) begin(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*
 		}
 		return run, nil
 	}
-	record, err := Open(r.record(id), digest)
+	record, err := Open(r.record(id), digest, whole)
 	if err != nil {
 		return nil, err
 	}
@@ -432,7 +438,8 @@ func resultOf(p api.RunPlanParams, id string, record *Record) api.RunPlanResult 
 	return result
 }
 
-// digestOf is what tells two runs of one id apart.
+// digestOf is what tells runs of one id apart: a run may go on with other times, another pool
+// and another context.
 func digestOf(p api.RunPlanParams) (string, error) {
 	text, err := json.Marshal(p, json.Deterministic(true))
 	if err != nil {

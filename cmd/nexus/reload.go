@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/go-json-experiment/json"
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge"
@@ -18,6 +20,7 @@ import (
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol/mcpfile"
 	"nexus.internal/protocol/safefile"
+	"nexus.internal/protocol/strict"
 	"nexus.internal/supervisor/broker"
 	"nexus.internal/supervisor/stdio"
 )
@@ -222,15 +225,25 @@ func (c *configuration) warn() {
 func rolesOf(cfg *config.Config) (map[agents.Role]api.CreateAgentParams, error) {
 	roles := map[agents.Role]api.CreateAgentParams{}
 	for name, r := range cfg.Roles {
-		p := api.CreateAgentParams{AgentID: &r.AgentID}
+		p := api.CreateAgentParams{AgentID: new(cmp.Or(r.AgentID, name))}
 		for _, one := range []struct {
 			value  string
 			target **string
 		}{
-			{r.Preset, &p.Preset}, {r.Cwd, &p.Cwd}, {r.Model, &p.Model}, {r.Provider, &p.Provider}, {r.SystemPrompt, &p.SystemPrompt},
+			{r.Preset, &p.Preset}, {r.Cwd, &p.Cwd}, {r.Model, &p.Model}, {r.Provider, &p.Provider}, {r.SystemPrompt, &p.SystemPrompt}, {r.Approvals, &p.Approvals},
 		} {
 			if one.value != "" {
 				*one.target = &one.value
+			}
+		}
+		if r.Limits != nil {
+			p.Limits = &api.Limits{}
+			text, err := json.Marshal(r.Limits)
+			if err == nil {
+				err = strict.Unmarshal(text, p.Limits, strict.RejectUnknown)
+			}
+			if err != nil {
+				return nil, misconfigured(cfg, "roles."+name+".limits", err)
 			}
 		}
 		if err := api.Check(p); err != nil {

@@ -121,18 +121,18 @@ func TestReload(t *testing.T) {
 	want("a new agent, after an error", s.send("newer", "x"), "B two")
 
 	plan := func() string { return s.call("/", "create_plan", `{"user_request":"x"}`) }
-	want("a role that nobody has", plan(), "configure roles.planner in config.json and send SIGHUP to the server")
-	write(text("D", `{"id":"one"}`, "third", `,"roles":{"planner":{"agent_id":"thinker"}}`))
+	want("a role as it is by default", plan(), "the agent's answer is not of the declared shape")
+	write(text("D", `{"id":"one"}`, "third", `,"roles":{"planner":{"model":"none"}}`))
+	reload("STATUS=not reloaded: ")
+	write(text("D", `{"id":"one"}`, "third", `,"roles":{"planner":{"system_prompt":"Think.","approvals":"ask"}}`))
 	reload("STATUS=reloaded")
-	if got := plan(); strings.Contains(got, "ROLE_NOT_CONFIGURED") || !strings.Contains(s.call("/", "list_agents", `{}`), `"thinker"`) {
-		t.Errorf("a role that is there: %s", got)
-	}
+	want("a role as it is configured", plan(), "the agent's answer is not of the declared shape")
 	want("a model that is gone", s.call("/agent/old", "set_model", `{"model":"two"}`), "unknown model")
 	want("one that is there", s.call("/agent/old", "set_model", `{"model":"one"}`), `"result"`)
 	want("the agent that runs, at last", s.send("old", "x"), "D one")
 	want("no warnings any more", warnings(), "[]")
 	s.end()
-	if log := s.log.String(); strings.Count(log, "the configuration was not reloaded") != 4 || strings.Count(log, "configuration reloaded") != 2 {
+	if log := s.log.String(); strings.Count(log, "the configuration was not reloaded") != 5 || strings.Count(log, "configuration reloaded") != 2 {
 		t.Errorf("log:\n%s", log)
 	}
 }

@@ -354,6 +354,20 @@ export type RunPlanParams = {
     model?: string | null;
     provider?: string | null;
     system_prompt?: string | null;
+    approvals?: "ask" | "deny" | null;
+    limits?: {
+      tokens?: number | null;
+      cost_usd?: number | null;
+      requests_per_minute?: number | null;
+      tokens_per_minute?: number | null;
+      memory_bytes?: number | null;
+      processes?: number | null;
+      open_files?: number | null;
+      cpu_s?: number | null;
+      output_bytes_per_s?: number | null;
+      turn_s?: number | null;
+      agents?: number | null;
+    } | null;
   } | null;
   context?: {
     files?: Array<string> | null;

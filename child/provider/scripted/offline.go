@@ -32,7 +32,7 @@ const abilities = "I am nexus's offline model: a small set of fixed rules, not a
 // rules are tried in this order; the first that takes the prompt answers it.
 // A rule gets the prompt without the space around it.
 var rules = []func(w *answerWriter, r provider.Request, prompt string) bool{
-	echo, fail, count, flood, longText, think, summarize, callTool, recall, remember, greet,
+	task, plan, echo, fail, count, flood, longText, think, summarize, callTool, recall, remember, greet,
 }
 
 // answer is the offline model.

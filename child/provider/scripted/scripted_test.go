@@ -420,3 +420,23 @@ func ExampleNew() {
 	}
 	// Output: "Your " "name " "is " "Alice."
 }
+
+// Tasks and plans get answers of their shapes, with the id and within the bounds that the prompt names.
+func TestTasks(t *testing.T) {
+	p, err := scripted.New(scripted.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const shape = "\n{\"task_id\": \"t\\\"1\", \"status\": \"success\", \"code\": \"\", \"explanation\": \"\"}\n"
+	const size = "\nThe plan has 1 to %d tasks. Their ids are unique.\nAll of it must be done within 1.5 seconds.\n"
+	for _, tt := range []struct{ prompt, want string }{
+		{"Carry out this task (code_generation).\n\nSay hello\n\nLanguage: Python\n" + shape, `{"task_id":"t\"1","status":"success","code":"print(\"hello\")\n",`},
+		{"Carry out this task (testing).\n\nTest it\n" + shape, `{"task_id":"t\"1","status":"success","code":"true\n","explanation":"A check that passes."}`},
+		{"Carry out this task (analysis).\n\nLook\n" + shape, `"code":"","explanation":"There is nothing to find`},
+		{"Make a plan for this request. Do not carry it out.\n\nBuild \"it\"\n" + fmt.Sprintf(size, 2), `"description":"Write it: Build \"it\"","dependencies":["analyze"],"priority":2}],"estimated_time_seconds":1.5,`},
+	} {
+		if got := ask(t.Context(), t, p, request(user(tt.prompt))).Text; !strings.Contains(got, tt.want) {
+			t.Errorf("%s\nis answered %s, want %s", tt.prompt, got, tt.want)
+		}
+	}
+}

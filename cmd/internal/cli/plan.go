@@ -214,5 +214,9 @@ func (v *plan) ended(p *printer, result api.RunPlanResult) error {
 	case result.Resumable:
 		return fmt.Errorf("the run has %s, and goes on by the same command with --run %s", result.Status, result.PlanRunID)
 	}
-	return fmt.Errorf("the run ended as %s: the same command with --run %s and --retry tries again what did not succeed", result.Status, result.PlanRunID)
+	more := ""
+	if result.Status == api.PlanTimedOut {
+		more = ", and --timeout may give it more time"
+	}
+	return fmt.Errorf("the run ended as %s: the same command with --run %s and --retry tries again what did not succeed%s", result.Status, result.PlanRunID, more)
 }

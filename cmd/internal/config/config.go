@@ -127,16 +127,19 @@ type Limits struct {
 	Agents *uint64 `json:"agents,omitzero"`
 }
 
-// Role is the agent for tasks or plans that name none. The rest says how it is
-// created where there is no agent of that name, running or saved; "" is as if it
-// were not said.
+// Role says how the agents for tasks or plans are created that name none; "" is as if it
+// were not said. Where there is a saved session of the name AgentID, they begin with a copy
+// of it.
 type Role struct {
-	AgentID      string `json:"agent_id"`
+	AgentID      string `json:"agent_id" wire:"default"` // default: the name of the role
 	Preset       string `json:"preset" wire:"default"`
 	Cwd          string `json:"cwd" wire:"default"` // absolute
 	Model        string `json:"model" wire:"default"`
 	Provider     string `json:"provider" wire:"default"`
 	SystemPrompt string `json:"system_prompt" wire:"default"`
+	Approvals    string `json:"approvals" wire:"default"` // ask or deny
+	// Limits of each are as of create_agent, by name.
+	Limits map[string]float64 `json:"limits" wire:"default"`
 }
 
 // Server says what the façade lets in.

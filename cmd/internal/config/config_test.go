@@ -406,7 +406,7 @@ func TestRoles(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		`{"roles":{"painter":{"agent_id":"a"}}}`: `"roles.painter" is not known, want planner or executor`,
-		`{"roles":{"planner":{}}}`:               `"roles.planner.agent_id" is missing`,
+		`{"roles":{"planer":{}}}`:                `"roles.planer" is not known, want planner or executor; did you mean "planner"?`,
 	} {
 		home := t.TempDir()
 		write(t, filepath.Join(home, "config.json"), text)

@@ -94,7 +94,7 @@ func TestSchemaRefuses(t *testing.T) {
 	checkSchema(t, []byte(vendors+"}"))
 	for _, text := range []string{
 		`{"provders":{}}`, `{"providers":{"p":[]}}`, `{"providers":{"p":{"type":"x"}}}`, `{"providers":{"p":{"type":"openai","auth_method":"x"}}}`,
-		`{"limits":{"tokens":-1}}`, `{"limits":{"dollars":1}}`, `{"roles":{"planner":{}}}`, `{"default_model":1}`, `[]`,
+		`{"limits":{"tokens":-1}}`, `{"limits":{"dollars":1}}`, `{"roles":{"planner":{"agent":1}}}`, `{"default_model":1}`, `[]`,
 	} {
 		if err := refused(t, []byte(text)); err == nil || strings.Contains(err.Error(), "unresolved") {
 			t.Errorf("%s is taken: %v", text, err)

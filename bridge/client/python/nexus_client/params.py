@@ -80,6 +80,8 @@ class PlanPool(TypedDict, total=False):
     model: Optional[str]
     provider: Optional[str]
     system_prompt: Optional[str]
+    approvals: Literal["ask", "deny", None]
+    limits: Optional[Limits]
 
 
 class _Attachment(TypedDict):
