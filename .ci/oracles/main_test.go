@@ -167,7 +167,8 @@ func compareRequests(t *testing.T, theirs, ours []byte, unknown ...string) {
 			t.Fatal(err)
 		}
 		delete(object, "stream")
-		for _, message := range object["messages"].([]any) {
+		messages, _ := object["messages"].([]any)
+		for _, message := range messages {
 			for _, name := range unknown {
 				delete(message.(map[string]any), name)
 			}

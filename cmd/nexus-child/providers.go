@@ -49,6 +49,8 @@ func (m *models) open(c *config.Config, choice config.Choice) (provider.Provider
 		return anthropic.New(anthropic.Options{Options: o, MaxTokens: p.MaxTokens, Thinking: anthropic.Thinking(p.Thinking)})
 	case "openai":
 		return openai.New(o)
+	case "openai-responses":
+		return openai.NewResponses(o)
 	default:
 		return nil, fmt.Errorf("provider %s: this program has no provider of type %q", choice.Name, p.Type)
 	}

@@ -11,6 +11,9 @@
 // reasoning_details ends with a ThinkingSignature, by which its message, as long
 // as it is as it was, gives them back to the model they came from.
 //
+// NewResponses speaks OpenAI's responses instead, in which the reasoning of a model goes back to it
+// between calls, encrypted, and the service keeps nothing.
+//
 // A provider is safe for concurrent use; it starts no goroutine of its own but
 // those of its HTTP client. The contract is SPEC.md §4.3.
 package openai

@@ -57,9 +57,9 @@ type Config struct {
 
 // Provider says how to reach a source of models.
 type Provider struct {
-	// Type is "openai", "anthropic" or "offline"; "" in a file is that of the known
+	// Type is "openai" (chat completions), "openai-responses", "anthropic" or "offline"; "" in a file is that of the known
 	// provider of this name.
-	Type string `json:"type" wire:"default" enum:",openai,anthropic,offline"`
+	Type string `json:"type" wire:"default" enum:",openai,openai-responses,anthropic,offline"`
 	// BaseURL ends before /chat/completions; "" in a file is the vendor's own. It is ""
 	// for one that has no address yet.
 	BaseURL string `json:"base_url" wire:"default"`

@@ -220,7 +220,7 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"an unknown member", `{"provders":{}}`, `member "provders" is not known`},
 		{"an unknown member inside", `{"providers":{"p":{"type":"openai","api_key":"sk-secret"}}}`, `member "providers.p.api_key" is not known`},
 		{"a missing type", `{"providers":{"p":{}}}`, `member "providers.p.type" is missing`},
-		{"an unknown type", `{"providers":{"p":{"type":"x"}}}`, `member "providers.p.type" is "x", want one of openai, anthropic, offline`},
+		{"an unknown type", `{"providers":{"p":{"type":"x"}}}`, `member "providers.p.type" is "x", want one of openai, openai-responses, anthropic, offline`},
 		{"an unknown auth method", `{"providers":{"p":{"type":"openai","auth_method":"x"}}}`, `member "providers.p.auth_method" is "x"`},
 		{"a base_url without a host", `{"providers":{"p":{"type":"openai","base_url":"http://"}}}`, `member "providers.p.base_url" is no http or https URL`},
 		{"a base_url of another scheme", `{"providers":{"p":{"type":"openai","base_url":"ftp://x"}}}`, `member "providers.p.base_url" is no http or https URL`},

@@ -43,8 +43,9 @@ func (c *Config) vendor(name string) Provider {
 // its name, or else of its type. The key of a vendor is for the vendor's address alone.
 func (c *Config) completed(name string, p Provider) Provider {
 	v, known := vendors[name]
-	if known = known && v.Type == p.Type; !known {
-		name = p.Type
+	family := strings.TrimSuffix(p.Type, "-responses") // it is offered at the same address
+	if known = known && v.Type == family; !known {
+		name = family
 	}
 	v = c.vendor(name)
 	if known && (p.BaseURL == "" || vendors[name].BaseURL == "") && p.AuthMethod == "" {

@@ -26,6 +26,8 @@ func TestKnownByName(t *testing.T) {
 		{"azure", `{"base_url":"https://other.openai.azure.com/openai/v1"}`, endpoint, "https://other.openai.azure.com/openai/v1 api-key AZURE_OPENAI_API_KEY"},
 		{"ollama", `{"base_url":"http://gpu.example:11434/v1"}`, "", "http://gpu.example:11434/v1 none "},
 		{"groq", `{"models":[{"id":"m"}]}`, "", "https://api.groq.com/openai/v1 bearer GROQ_API_KEY"},
+		{"openai", `{"type":"openai-responses"}`, "", "https://api.openai.com/v1 bearer OPENAI_API_KEY"},
+		{"mine", `{"type":"openai-responses","api_key_env":"K"}`, "", "https://api.openai.com/v1 bearer K"},
 		{"groq", `{"api_key_env":"TEAM_KEY"}`, "", "https://api.groq.com/openai/v1 bearer TEAM_KEY"},
 		// The key of a service is for its own address, and for no way of sending that it does not know.
 		{"groq", `{"base_url":"https://elsewhere.example/v1"}`, "", "https://elsewhere.example/v1 bearer "},
