@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,10 +9,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/protocol/strict"
 )
 
 const (
@@ -26,7 +31,7 @@ const (
 var versions = []string{protocolVersion, "2025-06-18", "2025-03-26", "2024-11-05"}
 
 var (
-	errNoMessage = errors.New("is no message of JSON-RPC 2.0")
+	errNoMessage = errors.New("it sent what is no message of JSON-RPC 2.0")
 	errNoAnswer  = errors.New("it ended its answer without a result")
 )
 
@@ -184,19 +189,30 @@ func (c *client) waits(id int64) bool {
 	return c.waiting[id] != nil
 }
 
-// receive takes a message of the server, which must be valid JSON. The error is errNoMessage, or
-// a reason to end the connection.
+// receive takes a message of the server. Bytes that are not UTF-8 become U+FFFD. The error wraps
+// errNoMessage, or is a reason to end the connection.
 func (c *client) receive(raw []byte) error {
 	var m incoming
-	if err := json.Unmarshal(raw, &m, lenient); err != nil || m.Version != "2.0" {
-		return errNoMessage
+	err := strict.Valid(raw)
+	if err != nil && !utf8.Valid(raw) {
+		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD"))
+		err = strict.Valid(raw)
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &m, lenient)
+	}
+	if err == nil && m.Version != "2.0" {
+		err = errors.New(`jsonrpc is not "2.0"`)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNoMessage, err)
 	}
 	request := len(m.ID) > 0
 	switch {
 	case m.Method == "" && (len(m.Result) > 0 || m.Error != nil):
-		id, err := strconv.ParseInt(string(m.ID), 10, 64)
+		id, err := strconv.ParseFloat(strings.Trim(string(m.ID), `"`), 64) // some write it as a string, or as 1.0
 		if err == nil {
-			if answered := c.claim(id); answered != nil {
+			if answered := c.claim(int64(id)); answered != nil {
 				answered <- m
 				return nil
 			}

@@ -3,6 +3,8 @@ package mcp
 import (
 	"fmt"
 	"strings"
+
+	"nexus.internal/protocol/redact"
 )
 
 // minSecret is the least length, in bytes, of what is kept out of logs; what is
@@ -65,9 +67,4 @@ func expand(text string, getenv func(string) (string, bool)) (whole string, used
 	}
 }
 
-func (s Server) clean(text string) string {
-	for _, secret := range s.secrets {
-		text = strings.ReplaceAll(text, secret, "[secret]")
-	}
-	return text
-}
+func (s Server) clean(text string) string { return redact.Secrets(s.secrets).Whole(text, "[secret]") }

@@ -33,7 +33,10 @@ func TestReceive(t *testing.T) {
 	}{
 		{`{"jsonrpc":"2.0","id":1,"result":{}}`, true, 0},
 		{`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"}}`, true, 0},
-		{`{"jsonrpc":"2.0","id":"1","result":{}}`, false, 0},
+		{`{"jsonrpc":"2.0","id":"1","result":{}}`, true, 0},
+		{`{"jsonrpc":"2.0","id":1.0,"result":{}}`, true, 0},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"a\":\"\xff\"}}", true, 0},
+		{`{"jsonrpc":"2.0","id":"a","result":{}}`, false, 0},
 		{`{"jsonrpc":"2.0","id":2,"result":{}}`, false, 0},
 		{`{"jsonrpc":"2.0","id":1}`, false, 0},
 		{`{"id":1,"result":{}}`, false, 0},

@@ -15,7 +15,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"nexus.internal/protocol/eventstream"
-	"nexus.internal/protocol/strict"
 )
 
 const (
@@ -165,13 +164,7 @@ func (t *httpTransport) accept(resp *http.Response) error {
 
 // receive passes on a message. What is none ends the session.
 func (t *httpTransport) receive(data []byte) error {
-	err := strict.Valid(data)
-	if err == nil {
-		err = t.client.receive(data)
-	}
-	if err != nil && !errors.Is(err, errFlood) {
-		err = fmt.Errorf("it sent what is no message: %w", err)
-	}
+	err := t.client.receive(data)
 	if err != nil {
 		t.end(err)
 	}

@@ -28,7 +28,7 @@ import (
 // httpManager is the manager of one server, s, that is reached at a URL.
 func httpManager(t *testing.T, url string, o mcp.Options) *mcp.Manager {
 	t.Helper()
-	servers, err := mcp.Load(mcp.Files{Personal: write(t, `{"mcpServers":{"s":{"url":"`+url+`","timeout_s":20,"headers":{"Authorization":"Bearer tok-12345"}}}}`)})
+	servers, err := mcp.Load(mcp.Files{Personal: write(t, `{"mcpServers":{"s":{"url":"`+url+`","timeout_s":20,"headers":{"Authorization":"Bearer tok-12345","X-Key":"tok-12345"}}}}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,5 +410,27 @@ func TestHTTPGone(t *testing.T) {
 	_, err := call(t, m, "mcp_s_t")
 	if err == nil || !strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "may have taken effect") {
 		t.Errorf("a call without a server: %v", err)
+	}
+}
+
+// TestSecretsInResults is about a server that gives a header's value back, in a text that is JSON and in
+// structured content: the model does not get it, however it is spelled.
+func TestSecretsInResults(t *testing.T) {
+	for _, result := range []string{
+		`{"content":[{"type":"text","text":"{\"h\": \"t\\u006fk-12345\"}"}]}`,
+		`{"content":[{"type":"text","text":"\u0074ok-12345"}]}`,
+		`{"content":[],"structuredContent":{"h":"\u0074ok-12345"}}`,
+	} {
+		var sessions atomic.Int32
+		m := httpManager(t, listen(t, bare(func(w http.ResponseWriter, _ *http.Request, method string, id int64) {
+			if method != "tools/call" {
+				w.WriteHeader(http.StatusMethodNotAllowed)
+				return
+			}
+			answer(w, id, result)
+		}, &sessions)), mcp.Options{})
+		if got := text(t, m, "mcp_s_t"); !strings.Contains(got, "[secret]") || strings.Contains(got, "12345") {
+			t.Errorf("%s gives %s", result, got)
+		}
 	}
 }

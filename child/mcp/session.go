@@ -138,6 +138,9 @@ func (s *session) call(parent context.Context, do func(context.Context, *client)
 		s.suspect.Store(true)
 		return fmt.Errorf("no answer after %v", s.server.Timeout)
 	case !notDelivered:
+		if _, answered := errors.AsType[*rpcError](err); !answered {
+			return fmt.Errorf("%s: the call may have taken effect", s.explain(err))
+		}
 		return errors.New(s.explain(err))
 	}
 	return s.lost(parent, err, notDelivered)

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"nexus.internal/protocol/strict"
 )
 
 const (
@@ -61,7 +59,7 @@ func (p *stdioTransport) read() {
 		line, err := readLine(reader, maxMessage) // an unfinished last one is lost
 		line = bytes.TrimRight(line, "\r\n")
 		if err == nil && len(line) > 0 {
-			err = p.take(line)
+			err = p.client.receive(line)
 		}
 		if errors.Is(err, errNoMessage) { // many programs say other things on stdout: a few are let pass
 			p.log.Debug("no message on stdout", zap.Int("bytes", len(line)))
@@ -78,13 +76,6 @@ func (p *stdioTransport) read() {
 			return
 		}
 	}
-}
-
-func (p *stdioTransport) take(line []byte) error {
-	if strict.Valid(line) != nil {
-		return errNoMessage
-	}
-	return p.client.receive(line)
 }
 
 func (p *stdioTransport) begin(ctx context.Context, _ string, initialized []byte) error {

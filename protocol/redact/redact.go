@@ -87,6 +87,31 @@ func (s Secrets) Text(text string) string {
 			found = append(found, s.find(d)...)
 		}
 	}
+	return replace(text, found, "[key]")
+}
+
+// Whole is a text or JSON with the mark in the place of each secret as a whole, however JSON
+// spells it, also in JSON within JSON. Parts of secrets stay.
+func (s Secrets) Whole(text, mark string) string {
+	var found []span
+	find := func(d decoded) {
+		for _, secret := range s {
+			for _, one := range whole(string(d.text), secret) {
+				found = append(found, span{d.place(one.from), d.place(one.to)})
+			}
+		}
+	}
+	find(decoded{text: []byte(text)})
+	if escaped([]byte(text)) {
+		for _, d := range layers([]byte(text)) {
+			find(d)
+		}
+	}
+	return replace(text, found, mark)
+}
+
+// replace puts the mark in the place of what was found.
+func replace(text string, found []span, mark string) string {
 	if len(found) == 0 {
 		return text
 	}
@@ -99,7 +124,7 @@ func (s Secrets) Text(text string) string {
 			to = max(to, found[i].to)
 		}
 		b.WriteString(text[done:from])
-		b.WriteString("[key]")
+		b.WriteString(mark)
 		done = to
 	}
 	b.WriteString(text[done:])

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 
@@ -12,13 +13,18 @@ import (
 )
 
 // The prompts of the server for tasks and plans (SPEC §6.7), as far as the rules read them.
+const (
+	taskPrompt = "Carry out this task ("
+	planPrompt = "Make a plan for this request."
+)
+
 var (
-	taskPrompt = regexp.MustCompile(`^Carry out this task \((\w+)\)\.\n`)
-	taskID     = regexp.MustCompile(`\{"task_id": ("(?:[^"\\]|\\.)*"), "status"`)
-	planPrompt = regexp.MustCompile(`^Make a plan for this request\.[^\n]*\n\n([^\n]*)`)
-	planSize   = regexp.MustCompile(`\nThe plan has 1 to (\d+) tasks\.`)
-	planTime   = regexp.MustCompile(`\nAll of it must be done within ([0-9.]+) seconds\.`)
-	language   = regexp.MustCompile(`\nLanguage: ([\w+#]+)\n`)
+	taskID   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{"task_id": ("(?:[^"\\]|\\.)*"), "status"`) })
+	language = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\nLanguage: ([\w+#]+)\n`) })
+	planSize = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\nThe plan has 1 to (\d+) tasks\.`) })
+	planTime = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\nAll of it must be done within ([0-9.]+) seconds\.`)
+	})
 )
 
 // hellos are programs that say hello, by language.
@@ -32,8 +38,9 @@ var hellos = map[string]string{
 
 // task answers a task by its type: a hello, a passing check, or words.
 func task(w *answerWriter, _ provider.Request, prompt string) bool {
-	kind := taskPrompt.FindStringSubmatch(prompt)
-	if kind == nil {
+	rest, ok := strings.CutPrefix(prompt, taskPrompt)
+	kind, _, whole := strings.Cut(rest, ").\n")
+	if !ok || !whole {
 		return false
 	}
 	answer := struct {
@@ -42,14 +49,14 @@ func task(w *answerWriter, _ provider.Request, prompt string) bool {
 		Code        string `json:"code"`
 		Explanation string `json:"explanation"`
 	}{Status: "success"}
-	if id := taskID.FindStringSubmatch(prompt); id != nil {
+	if id := taskID().FindStringSubmatch(prompt); id != nil {
 		_ = json.Unmarshal([]byte(id[1]), &answer.TaskID) // it was written by encoding a string
 	}
 	in := "go"
-	if named := language.FindStringSubmatch(prompt); named != nil && hellos[strings.ToLower(named[1])] != "" {
+	if named := language().FindStringSubmatch(prompt); named != nil && hellos[strings.ToLower(named[1])] != "" {
 		in = strings.ToLower(named[1])
 	}
-	switch kind[1] {
+	switch kind {
 	case "testing":
 		answer.Code, answer.Explanation = "true\n", "A check that passes."
 	case "analysis":
@@ -63,10 +70,12 @@ func task(w *answerWriter, _ provider.Request, prompt string) bool {
 
 // plan makes a plan of up to three tasks.
 func plan(w *answerWriter, _ provider.Request, prompt string) bool {
-	request := planPrompt.FindStringSubmatch(prompt)
-	if request == nil {
+	rest, ok := strings.CutPrefix(prompt, planPrompt)
+	_, rest, whole := strings.Cut(rest, "\n\n")
+	if !ok || !whole {
 		return false
 	}
+	request, _, _ := strings.Cut(rest, "\n")
 	type step struct {
 		ID           string   `json:"id"`
 		Type         string   `json:"type"`
@@ -75,17 +84,17 @@ func plan(w *answerWriter, _ provider.Request, prompt string) bool {
 		Priority     int      `json:"priority"`
 	}
 	steps := []step{
-		{"analyze", "analysis", "Find out what there is to do: " + request[1], []string{}, 1},
-		{"write", "code_generation", "Write it: " + request[1], []string{"analyze"}, 2},
-		{"test", "testing", "Test it: " + request[1], []string{"write"}, 3},
+		{"analyze", "analysis", "Find out what there is to do: " + request, []string{}, 1},
+		{"write", "code_generation", "Write it: " + request, []string{"analyze"}, 2},
+		{"test", "testing", "Test it: " + request, []string{"write"}, 3},
 	}
-	if most := planSize.FindStringSubmatch(prompt); most != nil {
+	if most := planSize().FindStringSubmatch(prompt); most != nil {
 		if n, err := strconv.Atoi(most[1]); err == nil && n < len(steps) {
 			steps = steps[:n]
 		}
 	}
 	seconds := float64(len(steps))
-	if limit := planTime.FindStringSubmatch(prompt); limit != nil {
+	if limit := planTime().FindStringSubmatch(prompt); limit != nil {
 		if most, err := strconv.ParseFloat(limit[1], 64); err == nil {
 			seconds = min(seconds, most)
 		}
