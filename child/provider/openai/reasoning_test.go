@@ -3,9 +3,11 @@ package openai_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
 
@@ -268,5 +270,43 @@ func TestLongDetails(t *testing.T) {
 	got := gjson.GetBytes(asked(t, loop(answer)), "messages.1.reasoning_details.0.text").Str
 	if answer.Thinking != text || got != text {
 		t.Errorf("%d bytes of %d went back", len(got), len(text))
+	}
+}
+
+// Gemini signs its reasoning in its calls, and refuses calls that come back without.
+func TestExtraContent(t *testing.T) {
+	const signed = `{"google":{"thought_signature":"sig=="}}`
+	stream := events(
+		`{"reasoning":"hm","tool_calls":[{"index":0,"id":"a","extra_content":`+signed+`,"function":{"name":"x","arguments":"{}"}}]}`,
+		`{"tool_calls":[{"index":1,"id":"b","function":{"name":"y","arguments":"{}"}}]}`,
+	)
+	s := httpapitest.Serve(t, httpapitest.Stream(stream), httpapitest.Stream(stream), httpapitest.Stream(stream))
+	p := acme(t, s, nil)
+	got, err := httpapitest.Collect(t.Context(), p, hello)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := protocol.Message{Role: protocol.RoleAssistant, Thinking: "hm", ToolCalls: []protocol.ToolCall{
+		{ID: "a", Name: "x", Input: jsontext.Value("{}")}, {ID: "b", Name: "y", Input: jsontext.Value("{}")},
+	}}
+	for _, d := range got {
+		if d, ok := d.(provider.ThinkingSignature); ok {
+			answer.ThinkingSignature = d.Text
+		}
+	}
+	r := hello
+	r.Messages = append(slices.Clone(r.Messages), answer)
+	for i, want := range []string{signed, ""} {
+		if i == 1 { // another model's
+			r.Model = "other"
+		}
+		if _, err := httpapitest.Collect(t.Context(), p, r); err != nil {
+			t.Fatal(err)
+		}
+		_, body := s.Request(1 + i)
+		calls := gjson.GetBytes(body, "messages.1.tool_calls")
+		if calls.Get("0.extra_content").Raw != want || calls.Get("1.extra_content").Exists() || calls.Get("1.id").Str != "b" {
+			t.Errorf("%s: asked with %s", r.Model, calls.Raw)
+		}
 	}
 }

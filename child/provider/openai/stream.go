@@ -52,7 +52,8 @@ type call struct {
 	name  string
 	input strings.Builder
 	last  httpapi.Text // the end of input
-	begun bool         // its CallStart was passed on
+	extra jsontext.Value
+	begun bool // its CallStart was passed on
 }
 
 // take passes on what one event says.
@@ -111,6 +112,9 @@ func (a *answer) takeCall(piece callPiece) {
 	c := a.call(piece.Index, piece.ID)
 	if c.name == "" {
 		c.name = piece.Function.Name
+	}
+	if piece.ExtraContent.Kind() == '{' {
+		c.extra = piece.ExtraContent.Clone()
 	}
 	fragment := c.last.Next(piece.Function.Arguments)
 	c.input.WriteString(fragment)
@@ -227,6 +231,7 @@ type callPiece struct {
 		Name      string         `json:"name"`
 		Arguments jsontext.Value `json:"arguments"`
 	} `json:"function"`
+	ExtraContent jsontext.Value `json:"extra_content"` // Gemini: the signature of its reasoning
 }
 
 // modelList is the answer to GET /models.

@@ -58,7 +58,39 @@ func translate(r provider.Request, forget bool) (question request, reasoned bool
 		case protocol.RoleTool: // went out with its call
 		}
 	}
+	if strings.HasPrefix(r.Model, "anthropic/") {
+		markForCache(out)
+	}
 	return request{Model: r.Model, Messages: out, Stream: true}, reasoned
+}
+
+// markForCache asks aggregators (OpenRouter) to have Anthropic keep the request in its cache up to
+// the system prompt and to each of the user's last two messages: other services keep it unasked.
+func markForCache(messages []message) {
+	system, users := 1, 2
+	for i := len(messages) - 1; i >= 0 && system+users > 0; i-- {
+		left := &users
+		if messages[i].Role == "system" {
+			left = &system
+		} else if messages[i].Role != "user" {
+			continue
+		}
+		if *left == 0 {
+			continue
+		}
+		content, ok := messages[i].Content.([]contentPart)
+		if text, plain := messages[i].Content.(string); plain && text != "" {
+			content, ok = []contentPart{{Type: "text", Text: text}}, true
+		}
+		for j := len(content) - 1; ok && j >= 0; j-- {
+			if content[j].Type == "text" {
+				content[j].CacheControl = &cacheControl{Type: "ephemeral"}
+				messages[i].Content = content
+				*left--
+				break
+			}
+		}
+	}
 }
 
 // user is a message of the user: plain text where there are no images, since not
@@ -183,9 +215,14 @@ type message struct {
 
 // contentPart is a text or an image.
 type contentPart struct {
-	ImageURL *imageURL `json:"image_url,omitzero"`
-	Text     string    `json:"text,omitzero"`
-	Type     string    `json:"type"`
+	CacheControl *cacheControl `json:"cache_control,omitzero"`
+	ImageURL     *imageURL     `json:"image_url,omitzero"`
+	Text         string        `json:"text,omitzero"`
+	Type         string        `json:"type"`
+}
+
+type cacheControl struct {
+	Type string `json:"type"`
 }
 
 type imageURL struct {
@@ -194,9 +231,10 @@ type imageURL struct {
 
 // toolCall is a call that the model made.
 type toolCall struct {
-	Function calledFunction `json:"function"`
-	ID       string         `json:"id"`
-	Type     string         `json:"type"`
+	ExtraContent jsontext.Value `json:"extra_content,omitzero"`
+	Function     calledFunction `json:"function"`
+	ID           string         `json:"id"`
+	Type         string         `json:"type"`
 }
 
 type calledFunction struct {
