@@ -37,8 +37,11 @@ type Selected struct {
 	Model        string
 	// ContextWindow is in tokens; 0 means DefaultContextWindow.
 	ContextWindow uint64
-	// NoReasoning says that the model is known not to reason: it is asked for no effort.
-	NoReasoning bool
+	// MaxOutput is what one answer may have, in tokens; 0 if unknown.
+	MaxOutput uint64
+	// NoReasoning and NoTools say what the model is known not to do: it is asked for no effort,
+	// and is offered no tools.
+	NoReasoning, NoTools bool
 	// Offline says that no language model stands behind the provider:
 	// summaries are made by rule and cost nothing.
 	Offline bool

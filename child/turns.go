@@ -144,6 +144,9 @@ func (w *worker) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 	name := model.name()
 	w.Servers.Prepare(ctx)
 	system, tools := w.system(), w.ToolEnv.Tools()
+	if model.NoTools {
+		tools = nil
+	}
 	w.conversation.SetModel(name, model.ContextWindow)
 	w.conversation.SetMaxMessages(int(*turns.MaxMessages))
 	w.conversation.SetSystem(system)
@@ -177,6 +180,9 @@ func (w *worker) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 // parameters are those of requests to a model; nil if all is as its service does.
 func parameters(model Selected, turns protocol.TurnSettings) *provider.Parameters {
 	p := provider.Parameters{MaxOutput: int(protocol.Value(turns.MaxOutputTokens))}
+	if p.MaxOutput > 0 && model.MaxOutput > 0 {
+		p.MaxOutput = min(p.MaxOutput, int(model.MaxOutput))
+	}
 	if protocol.ValueOr(turns.Temperature, -1) >= 0 {
 		p.Temperature = turns.Temperature
 	}

@@ -55,7 +55,8 @@ func (m *models) choose(w config.Wish) (child.Selected, error) {
 	s := child.Selected{
 		Provider: p, ProviderName: choice.Name, Model: choice.Model,
 		ContextWindow: choice.Known.ContextWindow, Offline: choice.Provider.Type == "offline",
-		NoReasoning: !protocol.ValueOr(choice.Known.Reasoning, true),
+		MaxOutput: choice.Known.MaxOutput, NoReasoning: !protocol.ValueOr(choice.Known.Reasoning, true),
+		NoTools: !protocol.ValueOr(choice.Known.Tools, true),
 	}
 	switch {
 	case s.ContextWindow != 0:
