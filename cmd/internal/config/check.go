@@ -330,8 +330,10 @@ func (c *Config) Warnings() []string {
 			warnings = append(warnings, err.Error())
 		}
 	}
-	if _, err := c.Models.Choose(Wish{}); err != nil {
+	if choice, err := c.Models.Choose(Wish{}); err != nil {
 		warnings = append(warnings, "an agent that names no model cannot start: "+err.Error())
+	} else if _, priced := choice.Provider.Price(choice.Model); c.Limits.CostUSD > 0 && !priced {
+		warnings = append(warnings, fmt.Sprintf("limits.cost_usd keeps agents from the default model, as the price of %q of provider %q is not known: add it to the models of this provider", choice.Model, choice.Name))
 	}
 	return warnings
 }

@@ -468,6 +468,13 @@ func TestWarnings(t *testing.T) {
 			name: "a default provider without a model", text: `{"default_provider":"openai"}`, env: []string{"OPENAI_API_KEY=secret"},
 			want: []string{`an agent that names no model cannot start: provider "openai" has no default model: choose a model, or set default_model in config.json`},
 		},
+		{
+			name: "a budget, and a model that costs nothing", text: `{"default_model":"ollama/x","limits":{"cost_usd":1}}`, // what runs there costs nothing
+		},
+		{
+			name: "a budget without the price of the default model", text: vendors + `,"default_model":"local/x","limits":{"cost_usd":1}}`, env: []string{"ROUTER_KEY=secret"},
+			want: []string{`limits.cost_usd keeps agents from the default model, as the price of "x" of provider "local" is not known: add it to the models of this provider`},
+		},
 		{name: "no variable", text: `{"$schema":"config.schema.json","providers":{"p":{"type":"openai"}}}`, want: []string{`provider "p" needs a key: name its environment variable as api_key_env in config.json, or set auth_method to "none"`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
