@@ -31,10 +31,13 @@ const AzureEndpoint = "AZURE_OPENAI_ENDPOINT"
 // vendor is the service known by name, with the address that the environment gives it.
 func (c *Config) vendor(name string) Provider {
 	v := vendors[name]
-	if endpoint := strings.TrimRight(c.env[AzureEndpoint], "/"); name == "azure" && endpoint != "" {
-		if v.BaseURL = endpoint; !strings.Contains(endpoint, "/openai") {
-			v.BaseURL += "/openai/v1"
-		}
+	endpoint := strings.TrimRight(c.env[AzureEndpoint], "/")
+	if name != "azure" || endpoint == "" {
+		return v
+	}
+	v.BaseURL = endpoint
+	if address, err := url.Parse(endpoint); err == nil && !strings.Contains(address.Path, "/openai") { // it may have a query
+		v.BaseURL = address.JoinPath("openai/v1").String()
 	}
 	return v
 }

@@ -22,6 +22,7 @@ func TestKnownByName(t *testing.T) {
 		{"gemini", "", "", "https://generativelanguage.googleapis.com/v1beta/openai bearer GEMINI_API_KEY"},
 		{"azure", "", "", " api-key AZURE_OPENAI_API_KEY"},
 		{"azure", "", endpoint, "https://mine.openai.azure.com/openai/v1 api-key AZURE_OPENAI_API_KEY"},
+		{"azure", "", "AZURE_OPENAI_ENDPOINT=https://x.example/?api-version=v1", "https://x.example/openai/v1?api-version=v1 api-key AZURE_OPENAI_API_KEY"},
 		{"azure", "", "AZURE_OPENAI_ENDPOINT=https://x.example/openai/deployments/d", "https://x.example/openai/deployments/d api-key AZURE_OPENAI_API_KEY"},
 		{"azure", `{"base_url":"https://other.openai.azure.com/openai/v1"}`, endpoint, "https://other.openai.azure.com/openai/v1 api-key AZURE_OPENAI_API_KEY"},
 		{"ollama", `{"base_url":"http://gpu.example:11434/v1"}`, "", "http://gpu.example:11434/v1 none "},
