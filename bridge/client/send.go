@@ -59,6 +59,23 @@ func stream[P, R any](
 	return result, ok, err
 }
 
+// CallStream is Call for a method that may stream: tell gets each notification, on one line, before
+// the result is there; an error of it ends the call. agent is "" for a method that is called
+// globally. After a connection that broke, the notifications may come again from the first.
+func (c *Client) CallStream(ctx context.Context, agent, method string, params any, tell func(notification jsontext.Value) error) (jsontext.Value, error) {
+	m := api.Def[any, jsontext.Value]{Name: method, Scope: api.Global}
+	if agent != "" {
+		m.Scope = api.Agent
+	}
+	result, _, err := stream(ctx, c, agent, m, params, func(event Event) (bool, error) {
+		if event.Type == connected {
+			return true, nil
+		}
+		return true, tell(event.Data)
+	})
+	return result, err
+}
+
 // SendStream sends a message and gives the answer as it comes, from the goroutine
 // that ranges over it; to leave earlier ends no turn. The texts joined, since the
 // last restart, are the result's content. The last pair is the result or an error.

@@ -42,6 +42,18 @@ func run(t *testing.T, handler http.HandlerFunc, stdout io.Writer, args ...strin
 // runTo is run, with a stderr that may be watched.
 func runTo(t *testing.T, handler http.HandlerFunc, stdout, stderr io.Writer, args ...string) outcome {
 	t.Helper()
+	var out strings.Builder
+	if stdout == nil {
+		stdout = &out
+	}
+	got := runWith(t, handler, cli.Options{Stdin: strings.NewReader(onStdin), Stdout: stdout, Stderr: stderr}, args...)
+	got.stdout = out.String()
+	return got
+}
+
+// runWith runs a command line with a server that handler plays.
+func runWith(t *testing.T, handler http.HandlerFunc, o cli.Options, args ...string) outcome {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/healthz" {
 			key, _ := auth.Parse("nxk_test")
@@ -57,16 +69,8 @@ func runTo(t *testing.T, handler http.HandlerFunc, stdout, stderr io.Writer, arg
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out strings.Builder
-	if stdout == nil {
-		stdout = &out
-	}
-	app := cli.New(cli.Options{
-		Name: "nexus-rpc", Environ: []string{"NEXUS_HOME=" + t.TempDir(), "NEXUS3_API_KEY=nxk_test"},
-		Stdin: strings.NewReader(onStdin), Stdout: stdout, Stderr: stderr,
-	})
-	status := app.Run(context.Background(), append([]string{"--port", u.Port()}, args...))
-	return outcome{status: status, stdout: out.String()}
+	o.Name, o.Environ = "nexus-rpc", []string{"NEXUS_HOME=" + t.TempDir(), "NEXUS3_API_KEY=nxk_test"}
+	return outcome{status: cli.New(o).Run(context.Background(), append([]string{"--port", u.Port()}, args...))}
 }
 
 // onStdin is what the command lines of these tests have on stdin: no text.

@@ -101,6 +101,7 @@ func verbs() []row {
 			use: "call METHOD [PARAMS] [FLAGS]", least: 1, most: 2, long: callHelp, do: new(call),
 			short: "Call any method with parameters in JSON and print its result",
 		},
+		{use: "rpc [FLAGS]", start: true, short: "Speak JSON-RPC on stdin and stdout, a line each", long: rpcHelp, do: new(rpcLines)},
 		{use: "version", short: "Print the version of the program", do: local(version)},
 	}
 }
