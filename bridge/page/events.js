@@ -107,6 +107,7 @@ function describe(event, data) {
         case "toolcall_input_delta": case "toolcall_output_delta": return inner(e.delta, `${e.type} ${e.tool_id}`);
         case "toolcall_input": return inner(JSON.stringify(e.input));
         case "toolcall_result": return { ...inner(e.result), kind: e.is_error ? "bad" : "" };
+        case "fallback": return { ...inner(`${e.model} answers in the place of the agent's model: ${e.reason}`), kind: "warn" };
         case "retry": return { ...inner(e.reason), kind: "warn" };
         case "compaction_start": return inner("old messages give way to a summary");
         case "compaction_end": return inner(e.compacted ? `${e.tokens_before} tokens became ${e.tokens_after}` : e.reason);
@@ -120,7 +121,7 @@ function describe(event, data) {
     case "agent_removed": return line("its process has ended", "warn");
     case "turn_start": return line(data.turn_id + (data.attempt ? `, attempt ${data.attempt}` : ""));
     case "turn_end": return line(`${data.outcome}${data.error ? ": " + data.error : ""}`, data.error ? "bad" : "");
-    case "agent_end": return line(`${data.stop_reason}, ${data.usage?.input_tokens} tokens in, ${data.usage?.output_tokens} out`);
+    case "agent_end": return line(`${data.stop_reason}, ${data.usage?.input_tokens} tokens in, ${data.usage?.output_tokens} out${data.usage?.cost ? `, $${data.usage.cost.toFixed(4)}` : ""}`);
     case "session_update": return line(`${data.message_count} messages, ${data.total_tokens} of ${data.budget_tokens} tokens`);
     case "permission_request": return line(data.summary, "warn");
     case "permission_end": return line(`${data.request_id} ${data.outcome}`);
