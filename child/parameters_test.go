@@ -60,6 +60,20 @@ func (tellers) Price(name string) (protocol.Price, bool) {
 	return protocol.Price{Input: 100_000, Output: 100_000}, name == "t/a"
 }
 
+// Nobody gives a tool call more time than its owner's bound.
+func TestToolBound(t *testing.T) {
+	o := options()
+	o.ToolBound = 60
+	play(t, o, []string{
+		`> {"type":"set_settings","id":"1","settings":{"tool_timeout_s":3600}}`, `< {"id":"1","ok":true,"settings":{"tool_timeout_s":60}}`,
+		`> {"type":"set_settings","id":"2","settings":{"tool_timeout_s":5}}`, `< {"id":"2","ok":true,"settings":{"tool_timeout_s":5}}`,
+		`> {"type":"set_settings","id":"3","settings":{"tool_timeout_s":0}}`, `< {"id":"3","ok":true,"settings":{"tool_timeout_s":60}}`,
+		`> {"type":"prompt","id":"4","message":"tool stuck"}`,
+		`< {"event":{"type":"toolcall_start"}}`, `< {"event":{"type":"toolcall_input_delta"}}`, `< {"event":{"type":"toolcall_input"}}`,
+		`< {"event":{"type":"toolcall_result","result":"sleep: not done after 1m0s"}}`, `< {"event":{"type":"text_delta"}}`, `< {"type":"agent_end"}`, `< {"type":"response"}`,
+	})
+}
+
 // A request has what the settings say, as far as the model is known to be able to; and where its
 // service is down, another model answers, at its own price.
 func TestParameters(t *testing.T) {

@@ -259,6 +259,26 @@ func TestTimeThatACallNames(t *testing.T) {
 	}
 }
 
+// A time for all calls can be changed, for the registries that came of this one as well.
+func TestSetTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := tool.NewRegistry([]tool.Tool{fake{"pause", pause}}, tool.Options{Timeout: time.Minute})
+		second := first.Replaced([]tool.Tool{fake{"pause", pause}}, nil)
+		for _, limit := range []time.Duration{time.Second, 0} {
+			first.SetTimeout(limit)
+			want := limit
+			if limit == 0 {
+				want = 300 * time.Second
+			}
+			began := time.Now()
+			got := second.Run(t.Context(), "", []protocol.ToolCall{call("pause", `{"d":"1h"}`)}, nil)
+			if took := time.Since(began); took != want || !got[0].IsError {
+				t.Errorf("took %v, want %v: %+v", took, want, got[0])
+			}
+		}
+	})
+}
+
 func TestAbort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
