@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/tidwall/gjson"
@@ -150,5 +151,31 @@ func TestLastTemporarySession(t *testing.T) {
 	}
 	if _, err := r.sessions.Summary(".1"); err == nil {
 		t.Error("it is not the last any more, and still there")
+	}
+}
+
+// A preset that is more than a session has is refused by load_session, and nothing is started; one
+// that is as much or less is taken.
+func TestLoadWithPreset(t *testing.T) {
+	r := rigged(t, nil)
+	settings := func(permissions string) []byte {
+		return []byte(savedText + `{"type":"settings","at":"2026-01-20T09:06:02Z","permissions":` + permissions + `}` + "\n")
+	}
+	r.save("home/sessions/low.jsonl", settings(`{"preset":"sandboxed"}`), 1)
+	r.save("home/sessions/high.jsonl", settings(`{"preset":"trusted"}`), 2)
+	r.save("home/sessions/old.jsonl", []byte(savedText), 3)
+	for _, tt := range []struct{ session, preset, want string }{
+		{"low", "trusted", "trusted is more than the session has, which is sandboxed"},
+		{"old", "trusted", "trusted is more than the session has, which is sandboxed"},
+		{"high", "yolo", "yolo cannot be granted over RPC"},
+		{"low", "sandboxed", `"restored":true`},
+		{"old", "sandboxed", `"restored":true`},
+		{"high", "sandboxed", `"restored":true`},
+	} {
+		_, body := r.post("/", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"load_session","params":{"session_name":%q,"preset":%q}}`, tt.session, tt.preset))
+		_, err := r.sup.Agent(tt.session)
+		if !strings.Contains(body, tt.want) || (err == nil) != strings.Contains(body, `"restored":true`) {
+			t.Errorf("%s as %s: %v, %s", tt.session, tt.preset, err, body)
+		}
 	}
 }

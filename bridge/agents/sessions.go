@@ -9,6 +9,8 @@ import (
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
+	"nexus.internal/protocol/transcript"
 	"nexus.internal/supervisor"
 )
 
@@ -22,7 +24,11 @@ func (r *Registry) Load(ctx context.Context, name, id string, p api.LoadSessionP
 		}
 		return nil, false, rpc.AgentExists(id)
 	}
-	if _, err := r.o.Sessions.Summary(name); err != nil {
+	saved, err := r.o.Sessions.Summary(name)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := checkWithin(r, saved, p.Preset); err != nil {
 		return nil, false, err
 	}
 	if id != name {
@@ -43,6 +49,28 @@ func (r *Registry) Load(ctx context.Context, name, id string, p api.LoadSessionP
 		err = errors.Join(err, r.o.Sessions.Delete(id)) // nobody asked for a copy alone
 	}
 	return a, err == nil, err
+}
+
+// checkWithin refuses a preset that is more than the session has: load_session does not grant it.
+func checkWithin(r *Registry, saved transcript.Summary, preset *string) error {
+	if preset == nil {
+		return nil
+	}
+	want, err := r.Basis(*preset)
+	if err != nil {
+		return err
+	}
+	have := rights.Sandboxed // it ended before what it may do was written
+	if held := saved.Settings.Permissions; held != nil {
+		have = held.Preset
+	}
+	if basis, err := r.Basis(have); err == nil { // else the start says what is wrong with it
+		have = basis
+	}
+	if rights.MinPreset(have, want) != want {
+		return api.Invalid("preset", "%s is more than the session has, which is %s: load it without preset, and set_permissions may widen it", *preset, have)
+	}
+	return nil
 }
 
 // Clone copies a session.

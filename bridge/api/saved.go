@@ -64,7 +64,7 @@ type (
 		// The agent that continues the session; the default is the session's name. An agent of
 		// another name gets a copy.
 		AgentID *string `json:"agent_id,omitzero" audit:"text"`
-		// The permissions at most: it narrows the saved ones and never widens them.
+		// Narrows the saved permissions. One that would widen them is an error:
 		// set_permissions can do that.
 		Preset *string `json:"preset,omitzero" audit:"text"`
 		// Replaces the saved model.
