@@ -113,7 +113,8 @@ func TestHostCreate(t *testing.T) {
 		"error -32602 Invalid parameter preset: yolo cannot be granted over RPC")
 	f.want("trusted", "create_agent", `{"agent_id":"d","parent_agent_id":"box"}`,
 		"error -32602 Invalid parameter parent_agent_id: trusted creates agents for itself alone")
-	f.want("trusted", "create_agent", `{"agent_id":"d","colour":"red"}`, "error -32602 Unknown parameter: colour")
+	f.want("trusted", "create_agent", `{"agent_id":"d","parent_agent_id":"trusted","limits":{"colour":5}}`, "error -32602 Unknown parameter: limits.colour: known are: "+
+		"agents, cost_usd, cpu_s, memory_bytes, open_files, output_bytes_per_s, processes, requests_per_minute, tokens, tokens_per_minute, turn_s")
 	created := f.ask("trusted", "create_agent", `{"agent_id":"d","initial_message":"hello","wait_for_initial_response":true}`)
 	if !strings.Contains(created, `"initial_response":{"content":"hello"`) {
 		t.Errorf("initial response: %s", created)

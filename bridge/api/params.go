@@ -70,8 +70,13 @@ func Decode[P any](raw jsontext.Value) (P, error) {
 		return zero, missing(e.Path)
 	case e.Problem == "is not known":
 		unknown := &ParamError{Param: e.Path, Problem: "Unknown parameter: " + clip(e.Path)}
-		if e.Nearest != "" {
+		switch {
+		case e.Nearest != "":
 			unknown.Hint = "did you mean " + e.Path[:strings.LastIndex(e.Path, ".")+1] + e.Nearest + "?"
+		case len(e.Known) == 0:
+			unknown.Hint = "it takes none"
+		default:
+			unknown.Hint = "known are: " + strings.Join(e.Known, ", ")
 		}
 		return zero, unknown
 	default:
@@ -320,6 +325,9 @@ func (p SetCwdParams) check() error {
 func control(r rune) bool { return r < ' ' || r == 0x7f }
 
 func (p SendParams) check() error {
+	if strings.TrimSpace(p.Content) == "" && len(protocol.Value(p.Attachments)) == 0 {
+		return Invalid("content", "is empty")
+	}
 	if p.Source != nil {
 		if err := protocol.CheckSource(*p.Source); err != nil {
 			return Invalid("source", "%v", err)

@@ -59,6 +59,8 @@ type Error struct {
 	Path    string
 	Problem string // "is missing", "is not known", "must be a string, is null"
 	Nearest string // of a member that is not known: the one that is written much like it; "" for none
+	// Known are the members that there are beside one that is not known, sorted.
+	Known []string
 }
 
 func (e *Error) Error() string {
@@ -298,7 +300,7 @@ func checkMembers(object gjson.Result, t reflect.Type, unknown Unknown) (fault *
 			found[i] = true
 			fault = plan[i].check(element, unknown).within(key.Str)
 		case unknown == RejectUnknown:
-			fault = &Error{Path: key.Str, Problem: "is not known", Nearest: nearest(key.Str, plan)}
+			fault = unknownMember(key.Str, plan)
 		}
 		return fault == nil
 	})
@@ -322,13 +324,14 @@ func (m member) check(value gjson.Result, unknown Unknown) *Error {
 	return fault
 }
 
-// nearest is the member that a misspelt name was probably meant to be.
-func nearest(name string, plan []member) string {
+// unknownMember is the fault of a member that is not of the plan.
+func unknownMember(name string, plan []member) *Error {
 	names := make([]string, len(plan))
 	for i, m := range plan {
 		names[i] = m.name
 	}
-	return suggest.Nearest(name, names)
+	slices.Sort(names)
+	return &Error{Path: name, Problem: "is not known", Nearest: suggest.Nearest(name, names), Known: names}
 }
 
 // wants names the JSON type that t is written as and reports whether value is
