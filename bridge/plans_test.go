@@ -3,11 +3,15 @@ package bridge_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
@@ -391,5 +395,52 @@ func TestTaskIsLastUsed(t *testing.T) {
 	list, err := client.Do(r.ctx(), r.client, "", api.ListSessions, api.ListSessionsParams{})
 	if err != nil || protocol.Value(list.LastSession) != "worker-1" {
 		t.Errorf("the last session is %q, %v", protocol.Value(list.LastSession), err)
+	}
+}
+
+// Runs are listed and described while they go on, when they have ended, after the end of the
+// server, and where their record is damaged.
+func TestListRuns(t *testing.T) {
+	plans := t.TempDir()
+	change := func(r *rig, o *bridge.Options) {
+		tasks(r, o)
+		o.PlansDir = plans
+	}
+	r := rigged(t, change)
+	run := func(id, prompt string) {
+		r.post("/rpc", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"run_plan","params":{"request_id":%q,"on_failure":"continue","pool":{"size":1},"plan":{"tasks":[`+
+			`{"id":"b","type":"testing","description":%q},{"id":"a","type":"testing","description":"x"}]}}}`, id, prompt))
+	}
+	run("good", "x")
+	run("bad", "the impossible")
+	text, err := os.ReadFile(filepath.Join(plans, "good.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(string(text), "\n")
+	old := strings.Replace(lines[0], `"plan":`, `"was":`, 1) + strings.Join(lines[1:3], "")
+	for name, text := range map[string]string{"cut": strings.Join(lines[:3], ""), "old": old, "damaged": "nonsense\n"} {
+		if err := os.WriteFile(filepath.Join(plans, name+".jsonl"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r = rigged(t, change)
+	_, body := r.post("/rpc", `{"jsonrpc":"2.0","id":1,"method":"list_runs","params":{}}`)
+	got := map[string]string{}
+	for _, one := range gjson.Get(body, "result.runs").Array() {
+		got[one.Get("plan_run_id").Str] = fmt.Sprint(one.Get("status"), " ", one.Get("tasks_done"), "/", one.Get("tasks"))
+	}
+	want := map[string]string{"good": "completed 2/2", "bad": "failed 2/2", "cut": "interrupted 1/2", "old": "interrupted 1/0", "damaged": "damaged 0/0"}
+	if diff := cmp.Diff(want, got); diff != "" || gjson.Get(body, "result.total").Int() != 5 {
+		t.Errorf("%s (-want +got):\n%s", body, diff)
+	}
+	for id, want := range map[string]string{"good": `"id":"b"`, "bad": `"the impossible"`, "cut": `"plan":{`, "damaged": "PLAN_RECORD_DAMAGED", "../x": "no run of that id"} {
+		if _, body := r.post("/rpc", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"get_run","params":{"plan_run_id":%q}}`, id)); !strings.Contains(body, want) {
+			t.Errorf("%s: %s", id, body)
+		}
+	}
+	_, body = r.post("/rpc", `{"jsonrpc":"2.0","id":1,"method":"get_run","params":{"plan_run_id":"bad"}}`)
+	if order := fmt.Sprint(gjson.Get(body, "result.task_results.#.task_id")); order != `["b","a"]` {
+		t.Errorf("the tasks are %s", order)
 	}
 }

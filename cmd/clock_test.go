@@ -20,6 +20,8 @@ var wallClock = map[string]bool{
 // wallClockUses are those that a jump cannot hurt.
 var wallClockUses = map[string]string{
 	"bridge/client/prove.go Unix":                 "a deadline that is always over",
+	"bridge/plan/list.go ModTime":                 "when a record was written last, which is told",
+	"bridge/plan/list.go UnixMicro":               "the same",
 	"bridge/plan/record.go ModTime":               "the order in which old records go",
 	"bridge/task/own.go ModTime":                  "which results to prune",
 	"bridge/methods/sessions.go UnixMilli":        "shown",

@@ -239,6 +239,16 @@ var (
 		Summary: "Carry out the tasks of a plan by several agents, in the order of their dependencies",
 		Errors:  []ErrorKind{KindRequestIDConflict, KindAgentNotFound, KindPlanRecordDamaged, KindNotRecorded, KindTooManyAgents, KindStartFailed},
 	}
+	ListRuns = Def[ListRunsParams, ListRunsResult]{
+		Name: "list_runs", Scope: Global, Effect: Reads,
+		Summary: "List the runs of plans, the latest first",
+		Errors:  []ErrorKind{KindNotRecorded},
+	}
+	GetRun = Def[GetRunParams, GetRunResult]{
+		Name: "get_run", Scope: Global, Effect: Reads,
+		Summary: "Describe a run of a plan: the plan, and what has ended of it",
+		Errors:  []ErrorKind{KindPlanRecordDamaged, KindNotRecorded},
+	}
 	UpdateContext = Def[UpdateContextParams, UpdateContextResult]{
 		Name: "update_context", Scope: Both, Effect: Changes,
 		Summary: "Change the notes that every agent, or one, has beside the conversation",
@@ -378,7 +388,7 @@ var (
 var Methods = []Method{
 	CreateAgent.Row(), DestroyAgent.Row(), ListAgents.Row(), ListSessions.Row(), LoadSession.Row(), SaveSession.Row(), CloneSession.Row(),
 	RenameSession.Row(), DeleteSession.Row(), GetAgentSummaries.Row(), Discover.Row(), ShutdownServer.Row(), RotateKey.Row(), CreateKey.Row(),
-	ListKeys.Row(), CreatePageCode.Row(), RevokeKey.Row(), ExecuteTask.Row(), CreatePlan.Row(), ValidateCode.Row(), RunPlan.Row(),
+	ListKeys.Row(), CreatePageCode.Row(), RevokeKey.Row(), ExecuteTask.Row(), CreatePlan.Row(), ValidateCode.Row(), RunPlan.Row(), ListRuns.Row(), GetRun.Row(),
 	UpdateContext.Row(), Send.Row(), Cancel.Row(), Shutdown.Row(), GetTokens.Row(), GetContext.Row(), GetMessages.Row(), Compact.Row(),
 	ListModels.Row(), GetModel.Row(), SetModel.Row(), SetCwd.Row(), GetPermissions.Row(), SetPermissions.Row(), GetLimits.Row(),
 	SetLimits.Row(), GetSettings.Row(), SetSettings.Row(), RespondPermission.Row(), GetSystemPrompt.Row(), SetSystemPrompt.Row(), ListTools.Row(), MCPListServers.Row(),

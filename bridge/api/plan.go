@@ -20,6 +20,19 @@ const (
 	PlanTimedOut  = "timed_out"
 )
 
+// How a run is that has not ended, and one whose record cannot be read.
+const (
+	PlanRunning     = "running"
+	PlanInterrupted = "interrupted" // the same run_plan goes on with it
+	PlanDamaged     = "damaged"
+)
+
+// MaxRuns and DefaultRuns are how many runs list_runs tells of at once.
+const (
+	MaxRuns     = 256
+	DefaultRuns = 50
+)
+
 // DefaultPool is the default number of agents in a pool.
 const DefaultPool = 2
 
@@ -81,6 +94,38 @@ type (
 		Replayed bool `json:"replayed,omitzero"`
 		// Resumable says that the same request continues with the tasks that did not succeed.
 		Resumable bool `json:"resumable,omitzero"`
+	}
+	// ListRunsParams select a page of the runs of plans.
+	ListRunsParams struct {
+		// Index of the first run of the page.
+		Offset *uint64 `json:"offset,omitzero" default:"0"`
+		// How many runs at most.
+		Limit *uint64 `json:"limit,omitzero" max:"256" default:"50"`
+	}
+	// ListRunsResult is a page, the run whose record was written last first.
+	ListRunsResult struct {
+		Total int       `json:"total"`
+		Runs  []PlanRun `json:"runs"`
+	}
+	// PlanRun is one run of a plan.
+	PlanRun struct {
+		PlanRunID string  `json:"plan_run_id"`
+		Status    string  `json:"status" enum:"running,interrupted,completed,failed,cancelled,timed_out,damaged"`
+		Tasks     int     `json:"tasks"`      // of the plan; 0 if that is not recorded
+		TasksDone int     `json:"tasks_done"` // those that have ended, however
+		UpdatedAt float64 `json:"updated_at"` // seconds since 1970
+	}
+	// GetRunParams name a run.
+	GetRunParams struct {
+		// The run's name: the request_id of its run_plan.
+		PlanRunID string `json:"plan_run_id"`
+	}
+	// GetRunResult is a run with what is carried out, and what has ended of it in the plan's order.
+	// Plan is missing in a record of an earlier version.
+	GetRunResult struct {
+		PlanRun
+		Plan        *Plan            `json:"plan,omitzero"`
+		TaskResults []PlanTaskResult `json:"task_results"`
 	}
 	// PlanTaskResult is the result of one task.
 	PlanTaskResult struct {

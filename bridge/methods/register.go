@@ -121,6 +121,8 @@ func Register(r *rpc.Router, o Options) {
 	rpc.Handle(r, api.ExecuteTask, tasks.execute)
 	rpc.Handle(r, api.CreatePlan, tasks.createPlan)
 	rpc.HandleStream(r, api.RunPlan, o.Plans.Serve)
+	rpc.Handle(r, api.ListRuns, o.Plans.List)
+	rpc.Handle(r, api.GetRun, o.Plans.Get)
 	rpc.Handle(r, api.ValidateCode, tasks.validateCode)
 
 	rpc.Handle(r, api.CreateKey, keys.create)

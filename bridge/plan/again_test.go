@@ -22,7 +22,7 @@ import (
 // try would do; "" if there is none.
 func (s *stage) tryAgain(ctx context.Context, o plan.ExecuteOptions, all bool) string {
 	s.t.Helper()
-	record, err := plan.Open(s.path, "digest")
+	record, err := plan.Open(s.path, plan.Identity{Digest: "digest"})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestDamagedRecords(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			_, statusErr := plan.StatusOf(path)
-			record, err := plan.Open(path, "digest")
+			record, err := plan.Open(path, plan.Identity{Digest: "digest"})
 			runtime.ReadMemStats(&after)
 			if took := after.TotalAlloc - before.TotalAlloc; took > 96<<20 {
 				t.Errorf("it took %d MiB", took>>20)
@@ -199,7 +199,7 @@ func TestUnrecorded(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(home, "plans"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := plan.Open(filepath.Join(home, "plans", "run.jsonl"), "digest")
+	_, err := plan.Open(filepath.Join(home, "plans", "run.jsonl"), plan.Identity{Digest: "digest"})
 	if !errors.Is(err, plan.ErrUnrecorded) || strings.Contains(err.Error(), home) {
 		t.Errorf("got %v", err)
 	}

@@ -1,7 +1,7 @@
 // Package plan carries out the tasks of a plan in the order of their
 // dependencies, and keeps a record from which that goes on after a kill.
 //
-//	record, err := plan.Open(path, digest)   // new, or what was done before
+//	record, err := plan.Open(path, run)   // new, or what was done before
 //	status, err := plan.Execute(ctx, plan.ExecuteOptions{Plan: p, Workers: 4, Record: record, Work: work})
 //
 // [Execute] gives each task that could run, the one of the lowest priority first,

@@ -105,7 +105,7 @@ func (s *stage) Ended(r api.PlanTaskResult)              { s.say("%s:%s", r.Task
 // run opens the record and executes.
 func (s *stage) run(ctx context.Context, o plan.ExecuteOptions) (string, error) {
 	s.t.Helper()
-	record, err := plan.Open(s.path, "digest")
+	record, err := plan.Open(s.path, plan.Identity{Digest: "digest"})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestResume(t *testing.T) {
 	if want := strings.Fields("+c.1 +c.2 c:success +d.1 d:success"); !slices.Equal(s.said, want) {
 		t.Errorf("got %v, want %v", s.said, want)
 	}
-	record, err := plan.Open(s.path, "digest")
+	record, err := plan.Open(s.path, plan.Identity{Digest: "digest"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestResume(t *testing.T) {
 		record.Done["a"].Result.Output.FilesCreated[0] != "/a" {
 		t.Errorf("got %+v", record)
 	}
-	if _, err := plan.Open(s.path, "another"); !errors.Is(err, plan.ErrConflict) {
+	if _, err := plan.Open(s.path, plan.Identity{Digest: "another"}); !errors.Is(err, plan.ErrConflict) {
 		t.Errorf("another plan: %v", err)
 	}
 }
@@ -257,7 +257,7 @@ func TestPause(t *testing.T) {
 // Records that cannot be written end the run, and none is begun unrecorded.
 func TestUnwritable(t *testing.T) {
 	s := newStage(t)
-	record, err := plan.Open(s.path, "digest")
+	record, err := plan.Open(s.path, plan.Identity{Digest: "digest"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,12 +322,12 @@ func FuzzOpen(f *testing.F) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		first, err := plan.Open(path, "digest")
+		first, err := plan.Open(path, plan.Identity{Digest: "digest"})
 		if err != nil {
 			return
 		}
 		first.Close()
-		second, err := plan.Open(path, "digest")
+		second, err := plan.Open(path, plan.Identity{Digest: "digest"})
 		if err != nil {
 			t.Fatalf("opened once and not twice: %v", err)
 		}

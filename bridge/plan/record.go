@@ -83,6 +83,7 @@ type line struct {
 	Type    string              `json:"type"` // plan, task_start, task_end, plan_end or plan_again
 	Version int                 `json:"version,omitzero" wire:"default"`
 	Digest  string              `json:"digest,omitzero" wire:"default"`
+	Plan    *api.Plan           `json:"plan,omitzero"`
 	Start   *Start              `json:"start,omitzero"`
 	End     *api.PlanTaskResult `json:"end,omitzero"`
 	Status  string              `json:"status,omitzero" wire:"default"`
@@ -101,16 +102,24 @@ type Record struct {
 	// has ended.
 	Resumed bool
 	Status  string
+	// Plan is what is carried out; nil in a record of an earlier version.
+	Plan *api.Plan
 
 	attempts map[string]int // at each task, so far
 }
 
-// Open opens the record of a run, which is told from others by its digest or one of the earlier
-// forms of it, or begins it with its directory (0700, the
+// Identity is what tells a run from others of its id.
+type Identity struct {
+	Digest  string
+	Earlier []string  // digests by which earlier versions have told it from others
+	Plan    *api.Plan // is kept in a record that is begun
+}
+
+// Open opens the record of a run, or begins it with its directory (0700, the
 // file 0600). A line that was not written whole is cut off. The error is
 // ErrConflict, ErrUnrecorded, or of the kind KindPlanRecordDamaged; of a record that could not be
 // begun nothing is left. Only a regular file is opened, and no link followed.
-func Open(path, digest string, earlier ...string) (*Record, error) {
+func Open(path string, run Identity) (*Record, error) {
 	if err := safefile.Mkdir(filepath.Dir(path)); err != nil {
 		return nil, unrecorded("make the directory", err)
 	}
@@ -119,7 +128,7 @@ func Open(path, digest string, earlier ...string) (*Record, error) {
 		return nil, err
 	}
 	r := &Record{file: file, Done: map[string]api.PlanTaskResult{}, Begun: map[string]Start{}, attempts: map[string]int{}}
-	if err := r.read(digest, earlier); err != nil {
+	if err := r.read(run); err != nil {
 		file.Close()
 		return nil, err
 	}
@@ -129,17 +138,27 @@ func Open(path, digest string, earlier ...string) (*Record, error) {
 // StatusOf is how the run of that record ended; "" if it did not, or there is no
 // record. Errors are ErrUnrecorded, and of the kind KindPlanRecordDamaged.
 func StatusOf(path string) (string, error) {
-	file, err := openRegular(path, os.O_RDONLY)
+	r, err := Look(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
+	return r.Status, nil
+}
+
+// Look reads a record as it is now, also while its run goes on; only Open's can be written. Errors
+// are os.ErrNotExist, ErrUnrecorded, and of the kind KindPlanRecordDamaged.
+func Look(path string) (*Record, error) {
+	file, err := openRegular(path, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
 	defer file.Close()
 	r := &Record{file: file, Done: map[string]api.PlanTaskResult{}, Begun: map[string]Start{}, attempts: map[string]int{}}
 	_, _, _, err = r.replay()
-	return r.Status, err
+	return r, err
 }
 
 // openRegular opens a regular file, and waits for nothing.
@@ -167,7 +186,7 @@ func (r *Record) Discard() error {
 	return os.Remove(r.file.Name())
 }
 
-func (r *Record) read(digest string, earlier []string) error {
+func (r *Record) read(run Identity) error {
 	found, whole, torn, err := r.replay()
 	if err != nil {
 		return err
@@ -178,13 +197,14 @@ func (r *Record) read(digest string, earlier []string) error {
 		}
 	}
 	if whole == 0 {
-		if err := r.append(line{Type: "plan", Version: version, Digest: digest}); err != nil {
+		if err := r.append(line{Type: "plan", Version: version, Digest: run.Digest, Plan: run.Plan}); err != nil {
 			return errors.Join(err, os.Remove(r.file.Name()))
 		}
+		r.Plan = run.Plan
 		return nil
 	}
 	r.Resumed = true
-	if found != digest && !slices.Contains(earlier, found) {
+	if found != run.Digest && !slices.Contains(run.Earlier, found) {
 		return ErrConflict
 	}
 	if r.Status == "" {
@@ -245,7 +265,7 @@ func (r *Record) take(n int, text []byte) (digest string, err error) {
 	case l.Type == "plan" && l.Version > version:
 		return "", damaged(fmt.Sprintf("it is of version %d, and this server knows version %d", l.Version, version))
 	case l.Type == "plan":
-		digest = l.Digest
+		digest, r.Plan = l.Digest, l.Plan
 	case l.Type == "task_start" && l.Start != nil:
 		l.Start.Resumed = true
 		r.Begun[l.Start.TaskID] = *l.Start

@@ -125,7 +125,7 @@ func (r *Runner) begin(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*
 		}
 		return run, nil
 	}
-	record, err := Open(r.record(id), digest, whole)
+	record, err := Open(r.record(id), Identity{Digest: digest, Earlier: []string{whole}, Plan: &p.Plan})
 	if err != nil {
 		return nil, err
 	}

@@ -417,6 +417,70 @@ export type RunPlanResult = {
   resumable?: boolean;
 };
 
+export type ListRunsParams = {
+  offset?: number | null;
+  limit?: number | null;
+};
+export type ListRunsResult = {
+  total: number;
+  runs: Array<{
+    plan_run_id: string;
+    status: "running" | "interrupted" | "completed" | "failed" | "cancelled" | "timed_out" | "damaged";
+    tasks: number;
+    tasks_done: number;
+    updated_at: number;
+  }>;
+};
+
+export type GetRunParams = {
+  plan_run_id: string;
+};
+export type GetRunResult = {
+  plan_run_id: string;
+  status: "running" | "interrupted" | "completed" | "failed" | "cancelled" | "timed_out" | "damaged";
+  tasks: number;
+  tasks_done: number;
+  updated_at: number;
+  plan?: {
+    tasks: Array<{
+      id: string;
+      type: "code_generation" | "refactoring" | "analysis" | "testing";
+      description: string;
+      dependencies: Array<string>;
+      priority: number;
+    }>;
+    estimated_time_seconds: number;
+    explanation: string;
+  };
+  task_results: Array<{
+    task_id: string;
+    status: "success" | "failed" | "cancelled" | "skipped";
+    agent_id?: string;
+    request_id?: string;
+    result?: {
+      status: "success" | "failed" | "cancelled";
+      output: {
+        code: string;
+        explanation: string;
+        files_modified: Array<string>;
+        files_created: Array<string>;
+      };
+      metadata: {
+        execution_time_ms: number;
+        tokens_used: number;
+        model: string;
+        agent_id: string;
+        request_id: string;
+        repaired?: boolean;
+      };
+      replayed?: boolean;
+    };
+    error?: { code: number; message: string; type: string; details: string };
+    reason?: string;
+    resumable?: boolean;
+  }>;
+};
+
 export type UpdateContextParams = {
   action: "add" | "remove" | "modify";
   context_type: "file" | "dependency" | "state";
@@ -845,6 +909,10 @@ export interface Methods {
   validateCode(params: ValidateCodeParams, options?: CallOptions): Promise<ValidateCodeResult>;
   /** Carry out the tasks of a plan by several agents, in the order of their dependencies. */
   runPlan(params: RunPlanParams, options?: CallOptions): Promise<RunPlanResult>;
+  /** List the runs of plans, the latest first. */
+  listRuns(params?: ListRunsParams, options?: CallOptions): Promise<ListRunsResult>;
+  /** Describe a run of a plan: the plan, and what has ended of it. */
+  getRun(params: GetRunParams, options?: CallOptions): Promise<GetRunResult>;
   /** Change the notes that every agent, or one, has beside the conversation. */
   updateContext(params: UpdateContextParams, options?: CallOptions): Promise<UpdateContextResult>;
   /** Send a message and wait for the answer. */

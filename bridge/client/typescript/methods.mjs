@@ -24,6 +24,8 @@ export const METHODS = {
   createPlan: ["create_plan", "both", "once", 600],
   validateCode: ["validate_code", "both", "", 60],
   runPlan: ["run_plan", "global", "once", 86400],
+  listRuns: ["list_runs", "global", "reads", 0],
+  getRun: ["get_run", "global", "reads", 0],
   updateContext: ["update_context", "both", "", 0],
   send: ["send", "agent", "once", 0],
   cancel: ["cancel", "both", "", 0],

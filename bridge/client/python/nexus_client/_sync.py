@@ -208,6 +208,19 @@ class SyncMethods:
         """
         return cast(Generator[PlanPart, None, None], self._stream("run_plan", locals()))
 
+    def list_runs(
+        self,
+        offset: Optional[int] = None,
+        *,
+        limit: Optional[int] = None,
+    ) -> results.ListRuns:
+        """List the runs of plans, the latest first."""
+        return cast(results.ListRuns, self._call("list_runs", locals()))
+
+    def get_run(self, plan_run_id: str) -> results.GetRun:
+        """Describe a run of a plan: the plan, and what has ended of it."""
+        return cast(results.GetRun, self._call("get_run", locals()))
+
     def update_context(
         self,
         action: Literal["add", "remove", "modify"],

@@ -36,6 +36,8 @@ METHODS: Dict[str, Method] = {
     "create_plan": Method("both", "once", 600, ("user_request",)),
     "validate_code": Method("both", "", 60, ("code", "language",)),
     "run_plan": Method("global", "once", 86400, ("plan",)),
+    "list_runs": Method("global", "reads", 0, ()),
+    "get_run": Method("global", "reads", 0, ("plan_run_id",)),
     "update_context": Method("both", "", 0, ("action", "context_type", "data",)),
     "send": Method("agent", "once", 0, ("content",)),
     "cancel": Method("both", "", 0, ("request_id",)),

@@ -384,6 +384,32 @@ class RunPlan(_RunPlan, total=False):
     resumable: bool
 
 
+class PlanRun(TypedDict):
+    plan_run_id: str
+    status: Literal["running", "interrupted", "completed", "failed", "cancelled", "timed_out", "damaged"]
+    tasks: int
+    tasks_done: int
+    updated_at: float
+
+
+class ListRuns(TypedDict):
+    total: int
+    runs: List[PlanRun]
+
+
+class _GetRun(TypedDict):
+    plan_run_id: str
+    status: Literal["running", "interrupted", "completed", "failed", "cancelled", "timed_out", "damaged"]
+    tasks: int
+    tasks_done: int
+    updated_at: float
+    task_results: List[PlanTaskResult]
+
+
+class GetRun(_GetRun, total=False):
+    plan: Plan
+
+
 class _ContextUpdate(TypedDict):
     agent_id: str
     updated: bool
