@@ -220,6 +220,11 @@ func TestTaskOfARoleAgain(t *testing.T) {
 		o.PlansDir = plans
 		r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play {
 			return supervisortest.Play{Command: stateful, Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+				if strings.Contains(p.Message, "be stopped") {
+					go r.post("/agent/"+c.Spec().ID, `{"jsonrpc":"2.0","id":1,"method":"shutdown"}`)
+					supervisortest.UntilAborted(c, p)
+					return
+				}
 				if prompts.Add(1); fails {
 					fails = false
 					c.Crash(supervisor.Exit{Code: 1})
@@ -233,6 +238,10 @@ func TestTaskOfARoleAgain(t *testing.T) {
 	if body := r.askTask("/", "t1", "x"); gjson.Get(body, "error.data.type").Str != "CHILD_CRASHED" || gjson.Get(body, "error.data.request_id").Str != "t1" ||
 		!strings.HasPrefix(gjson.Get(body, "error.data.agent_id").Str, ".task-") {
 		t.Errorf("of a crash: %s", body)
+	}
+	if body := r.askTask("/", "t2", "be stopped"); gjson.Get(body, "error.data.type").Str != "AGENT_STOPPED" ||
+		!strings.Contains(body, "Send it again with the same request_id: the task is done again") {
+		t.Errorf("of an agent that was stopped: %s", body)
 	}
 	if body := r.askTask("/", "t1", "x"); gjson.Get(body, "result.status").Str != "success" || gjson.Get(body, "result.replayed").Bool() {
 		t.Errorf("done again: %s", body)

@@ -2,6 +2,7 @@ package methods
 
 import (
 	"context"
+	"errors"
 
 	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
@@ -72,6 +73,9 @@ func (m *taskMethods) execute(ctx context.Context, c *rpc.Call, p api.ExecuteTas
 		done, err := task.Own(ctx, m.tasks, c, task.OwnTask{ID: id, Method: api.ExecuteTask.Name, Params: p}, ofRole{m.agents, c, agents.Executor},
 			func(ctx context.Context, a *supervisor.Agent) (api.ExecuteTaskResult, bool, error) {
 				result, why, err := m.tasks.Run(ctx, a, p, id)
+				if err == nil && (errors.Is(why, supervisor.ErrStopped) || errors.Is(why, supervisor.ErrNotFound)) {
+					err = why // its agent was stopped or destroyed: nobody cancelled the task
+				}
 				return result, why != nil, err
 			})
 		done.Result.Replayed = done.Replayed

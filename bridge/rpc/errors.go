@@ -107,9 +107,21 @@ func ToErrorOf(method api.Method, err error) Error {
 	return e
 }
 
+// OwnTaskError is a fault under a task that had an agent of its own, which is gone by then.
+type OwnTaskError struct{ Err error }
+
+func (e *OwnTaskError) Error() string { return e.Err.Error() }
+func (e *OwnTaskError) Unwrap() error { return e.Err }
+
 // ToError turns an error into what the client sees. err is not nil.
 func ToError(err error) Error {
 	e := table(err)
+	if _, ok := errors.AsType[*OwnTaskError](err); ok {
+		again := []api.ErrorKind{api.KindChildCrashed, api.KindAgentNotFound, api.KindAgentStopped, api.KindAgentFailed, api.KindServerDraining}
+		if slices.Contains(again, api.ErrorKind(e.Err.Data.Type)) {
+			e.Err.Data.RecoverySuggestions = []string{"Send it again with the same request_id: the task is done again, by another agent."}
+		}
+	}
 	if t, ok := errors.AsType[*TurnError](err); ok {
 		data := e.Err.Data
 		data.Partial, data.Replayed = textcut.Head(t.Text, maxPartial), t.Replayed

@@ -116,7 +116,7 @@ func Own[R any](
 		return e, ctx.Err()
 	}
 	if one.err != nil {
-		return e, one.err
+		return e, &rpc.OwnTaskError{Err: one.err}
 	}
 	e.Cancelled = one.ended.Cancelled
 	return e, json.Unmarshal(one.ended.Result, &e.Result)

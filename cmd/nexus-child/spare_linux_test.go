@@ -65,8 +65,15 @@ func TestRehearsal(t *testing.T) {
 	if after := os.Environ(); !slices.Equal(before, after) {
 		t.Errorf("the environment was %q, and is %q", before, after)
 	}
+	for range 1_000_000 { // one that was joined may not have left yet
+		if runtime.NumGoroutine() <= threads {
+			break
+		}
+		runtime.Gosched()
+	}
 	if now := runtime.NumGoroutine(); now > threads {
-		t.Errorf("there were %d goroutines, and are %d", threads, now)
+		buf := make([]byte, 1<<16)
+		t.Errorf("there were %d goroutines, and are %d\n%s", threads, now, buf[:runtime.Stack(buf, true)])
 	}
 	if _, err := os.Lstat("/proc/nexus"); err == nil {
 		t.Error("its home exists")

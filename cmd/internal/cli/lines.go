@@ -143,6 +143,8 @@ func (s *lineServer) answer(ctx context.Context, r jsonrpc.Request, about gjson.
 	result, err := s.call(ctx, r, about)
 	if failed, ok := errors.AsType[*client.RPCError](err); ok {
 		answer.Error = &jsonrpc.Error{Code: jsonrpc.Code(failed.Code), Message: failed.Message, Data: &failed.Data}
+	} else if param, ok := errors.AsType[*api.ParamError](err); ok {
+		answer.Error = refusal(jsonrpc.CodeInvalidParams, param.Problem, api.KindInvalidParams, param.Hint).Error
 	} else if invalid, ok := errors.AsType[*usageError](err); ok {
 		answer.Error = refusal(jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest, invalid.problem).Error
 	} else if err != nil {

@@ -37,7 +37,7 @@ func TestRPCLines(t *testing.T) {
 	}{
 		{"a request", `{"jsonrpc":"2.0","id":"one","method":"x"}`, []string{`{"jsonrpc":"2.0","id":"one","result":{"path":"/rpc"}}`}},
 		{"without the last end of line, and blank ones", "\n \n" + `{"jsonrpc":"2.0","id":1,"method":"x"}`, []string{`{"jsonrpc":"2.0","id":1,"result"`}},
-		{"of an agent", `{"jsonrpc":"2.0","id":1,"method":"x","agent":"a b"}`, []string{`{"jsonrpc":"2.0","id":1,"error"`}},
+		{"of an agent", `{"jsonrpc":"2.0","id":1,"method":"x","agent":"a b"}`, []string{`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Invalid parameter agent_id`}},
 		{"a notification", `{"jsonrpc":"2.0","method":"x"}`, nil},
 		{"null", "null", []string{`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`}},
 		{
