@@ -3,6 +3,7 @@ package mcp
 import (
 	"maps"
 	"math"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -95,6 +96,11 @@ func newServer(e mcpfile.Entry, name string, project bool, getenv func(string) (
 	}
 	s.Env = s.expand(e.Env, false, getenv)
 	s.Headers = s.expand(e.Headers, true, getenv)
+	if at, err := url.Parse(s.URL); err == nil && s.Problem == "" {
+		if err := reach.CheckHost(at.Hostname()); err != nil { // also where a proxy makes the connection
+			s.Problem = err.Error()
+		}
+	}
 	slices.SortFunc(s.secrets, func(a, b string) int { return len(b) - len(a) }) // one may be part of another
 	return s
 }

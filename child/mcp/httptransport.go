@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"nexus.internal/child/egress"
 	"nexus.internal/protocol/eventstream"
 )
 
@@ -31,11 +32,15 @@ const (
 
 var errForgotten = errors.New("it does not know the session any more")
 
+// reach is where servers may be: anywhere but at the addresses of a cloud's metadata, which a
+// project's file could name, or a name stand for.
+var reach = egress.Rule{Private: true}
+
 // newBaseTransport is what servers are reached through.
 func newBaseTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		DialContext:            reach.Dialer().DialContext,
 		TLSHandshakeTimeout:    10 * time.Second,
 		ForceAttemptHTTP2:      true,
 		MaxResponseHeaderBytes: 64 << 10,

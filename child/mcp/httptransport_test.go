@@ -434,3 +434,17 @@ func TestSecretsInResults(t *testing.T) {
 		}
 	}
 }
+
+// A server at the addresses of a cloud's metadata is not reached, by whatever text or name, as
+// it would give the machine's credentials to whoever asks; other private ones are.
+func TestMetadataIsNotReached(t *testing.T) {
+	for _, url := range []string{
+		"https://169.254.169.254/mcp", "https://[::ffff:169.254.169.254]/mcp", "https://[fd00:ec2::254]/mcp", "https://metadata.google.internal/mcp",
+		"https://100.100.100.200:443/mcp", "https://[fe80::1]/mcp",
+	} {
+		m := httpManager(t, url, mcp.Options{})
+		if s := m.Status()[0]; s.State != protocol.MCPFailed || !strings.Contains(s.Error, "is not reached") {
+			t.Errorf("%s: %+v", url, s)
+		}
+	}
+}
