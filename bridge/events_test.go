@@ -28,7 +28,7 @@ func take(t *testing.T, r *rig, agent string, after uint64, until string) []clie
 	ctx, cancel := context.WithCancel(r.ctx())
 	defer cancel()
 	var got []client.Event
-	for event, err := range r.client.Events(ctx, agent, after) {
+	for event, err := range r.client.Events(ctx, agent, after, client.Filter{}) {
 		if err != nil {
 			t.Fatalf("after %d events: %v", len(got), err)
 		}
@@ -201,7 +201,7 @@ func TestEventsEndWithTheAgent(t *testing.T) {
 	opened := make(chan struct{}, 1)
 	go func() {
 		var last client.Event
-		for event, err := range r.client.Events(ctx, "a", 0) {
+		for event, err := range r.client.Events(ctx, "a", 0, client.Filter{}) {
 			if err != nil {
 				break
 			}
@@ -247,7 +247,7 @@ func TestEventsEndWithTheServer(t *testing.T) {
 			r.create("a")
 			var last client.Event
 			var seen uint64
-			for event, err := range r.client.Events(r.ctx(), "a", 0) {
+			for event, err := range r.client.Events(r.ctx(), "a", 0, client.Filter{}) {
 				if err != nil {
 					t.Fatal(err)
 				}

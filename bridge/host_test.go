@@ -373,7 +373,7 @@ func (f *family) watch(sub *supervisor.Subscription, want string) <-chan string 
 // until waits for an event of an agent's running turn.
 func (f *family) until(agent, text string) {
 	f.t.Helper()
-	for event, err := range f.client.Events(f.ctx(), agent, 0) {
+	for event, err := range f.client.Events(f.ctx(), agent, 0, client.Filter{}) {
 		if err != nil {
 			f.t.Fatal(err)
 		}

@@ -63,7 +63,7 @@ func TestDestroyedMeanwhile(t *testing.T) {
 	if e := rpcError(t, err); e.Message != "Agent not found: a" {
 		t.Errorf("got %q", e.Message)
 	}
-	for event, err := range r.client.Events(r.ctx(), "a", 0) {
+	for event, err := range r.client.Events(r.ctx(), "a", 0, client.Filter{}) {
 		if e := rpcError(t, err); e.Message != "Agent not found: a" {
 			t.Errorf("got %v, %q", event, e.Message)
 		}

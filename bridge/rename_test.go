@@ -60,7 +60,7 @@ func TestSendWhileRenamed(t *testing.T) {
 			err := r.client.Call(r.ctx(), "/agent/a", "get_tokens", nil, &api.GetTokensResult{})
 			wantError(t, err, -32602, "AGENT_NOT_FOUND", 404)
 			// Nor is the one that went on taken for it, by what comes only now.
-			for _, err := range r.client.Events(r.ctx(), "a", 0) {
+			for _, err := range r.client.Events(r.ctx(), "a", 0, client.Filter{}) {
 				wantError(t, err, -32602, "AGENT_NOT_FOUND", 404)
 				break
 			}

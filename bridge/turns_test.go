@@ -33,7 +33,7 @@ func (r *rig) begin(agent, requestID string) <-chan sent {
 	ready := make(chan struct{})
 	go func() {
 		defer close(events)
-		for event, err := range r.client.Events(ctx, agent, 0) {
+		for event, err := range r.client.Events(ctx, agent, 0, client.Filter{}) {
 			if err != nil {
 				return
 			}

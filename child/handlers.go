@@ -23,6 +23,7 @@ var handlers = handlerTable(
 	answer((*server).newSession),
 	answer((*server).setModel),
 	answer((*server).setSettings),
+	report((*server).setToolOutput),
 	report((*server).getMessages),
 	answerLater(modelLists, (*server).listModels),
 	report((*server).getStats),

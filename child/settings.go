@@ -79,6 +79,14 @@ func (s *server) setSettings(c protocol.SetSettings) (answer protocol.SetSetting
 	return protocol.SetSettingsAnswer{Settings: turns}, nil
 }
 
+// setToolOutput holds at once, also for calls that run.
+func (s *server) setToolOutput(c protocol.SetToolOutput) protocol.Acknowledged {
+	if s.ToolEnv != nil {
+		s.ToolEnv.Tools().SetOutput(c.On)
+	}
+	return protocol.Acknowledged{}
+}
+
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
 // setCwd holds for the turns to come; one that runs goes on where it is. The

@@ -209,7 +209,8 @@ func (GetMessages) Answer(r Response) (MessagesPage, error)    { return answer[M
 func (SetSettings) Answer(r Response) (SetSettingsAnswer, error) {
 	return answer[SetSettingsAnswer](r)
 }
-func (SetModel) Answer(r Response) (SetModelAnswer, error) { return answer[SetModelAnswer](r) }
+func (SetToolOutput) Answer(r Response) (Acknowledged, error) { return answer[Acknowledged](r) }
+func (SetModel) Answer(r Response) (SetModelAnswer, error)    { return answer[SetModelAnswer](r) }
 func (GetAvailableModels) Answer(r Response) (AvailableModels, error) {
 	return answer[AvailableModels](r)
 }
@@ -241,6 +242,7 @@ func (c NewSession) WithID(id string) Command         { c.ID = id; return c }
 func (c GetMessages) WithID(id string) Command        { c.ID = id; return c }
 func (c SetModel) WithID(id string) Command           { c.ID = id; return c }
 func (c SetSettings) WithID(id string) Command        { c.ID = id; return c }
+func (c SetToolOutput) WithID(id string) Command      { c.ID = id; return c }
 func (c GetAvailableModels) WithID(id string) Command { c.ID = id; return c }
 func (c Abort) WithID(id string) Command              { c.ID = id; return c }
 func (c GetSessionStats) WithID(id string) Command    { c.ID = id; return c }

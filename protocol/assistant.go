@@ -40,10 +40,14 @@ type (
 	}
 
 	// ToolcallOutputDelta is a piece of what a running tool has put out so far.
-	// Added by nexus; sent only to parents that said --tool-output.
+	// Added by nexus; sent only to parents that said --tool-output or [SetToolOutput], and by
+	// the façade only to subscribers that ask for it.
 	ToolcallOutputDelta struct {
 		ToolID string `json:"tool_id"`
 		Delta  string `json:"delta"`
+		// Omitted is how many bytes before Delta the façade left out, as the subscriber was
+		// slow to read them. The child never leaves it out.
+		Omitted uint64 `json:"omitted,omitzero" wire:"default"`
 	}
 
 	// ToolcallResult is what the tool gave back, as text.

@@ -76,6 +76,13 @@ type (
 		Settings TurnSettings `json:"settings"`
 	}
 
+	// SetToolOutput says whether the output of running tools is wanted from now on, also of
+	// those that run already, as [ToolcallOutputDelta]. Added by nexus.
+	SetToolOutput struct {
+		ID string `json:"id"`
+		On bool   `json:"on"`
+	}
+
 	// GetAvailableModels asks which models could be set.
 	GetAvailableModels struct {
 		ID string `json:"id"`
@@ -191,6 +198,7 @@ func (NewSession) Name() string         { return "new_session" }
 func (GetMessages) Name() string        { return "get_messages" }
 func (SetModel) Name() string           { return "set_model" }
 func (SetSettings) Name() string        { return "set_settings" }
+func (SetToolOutput) Name() string      { return "set_tool_output" }
 func (GetAvailableModels) Name() string { return "get_available_models" }
 func (Abort) Name() string              { return "abort" }
 func (GetSessionStats) Name() string    { return "get_session_stats" }
@@ -214,6 +222,7 @@ func (c NewSession) Ident() string         { return c.ID }
 func (c GetMessages) Ident() string        { return c.ID }
 func (c SetModel) Ident() string           { return c.ID }
 func (c SetSettings) Ident() string        { return c.ID }
+func (c SetToolOutput) Ident() string      { return c.ID }
 func (c GetAvailableModels) Ident() string { return c.ID }
 func (c Abort) Ident() string              { return c.ID }
 func (c GetSessionStats) Ident() string    { return c.ID }
@@ -243,6 +252,7 @@ func (NewSession) command()         {}
 func (GetMessages) command()        {}
 func (SetModel) command()           {}
 func (SetSettings) command()        {}
+func (SetToolOutput) command()      {}
 func (GetAvailableModels) command() {}
 func (Abort) command()              {}
 func (GetSessionStats) command()    {}
@@ -270,6 +280,7 @@ func Commands() []Command {
 		GetMessages{},
 		SetModel{},
 		SetSettings{},
+		SetToolOutput{},
 		GetAvailableModels{},
 		GetSessionStats{},
 		GetState{},

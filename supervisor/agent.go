@@ -76,7 +76,7 @@ func newAgent(s *Supervisor, spec Spec, l Launcher, records Records) *Agent {
 		removed: make(chan struct{}),
 	}
 	a.guarded = agentState{agent: a, calls: newCalls(), limits: spec.Limits, maxAgents: spec.MaxAgents, backoff: backoff{policy: spec.Policy}}
-	a.hub.slow, a.hub.errors = &s.count.slow, a.log
+	a.hub.agent, a.hub.slow, a.hub.errors = a, &s.count.slow, a.log
 	a.hub.log, a.hub.last = records, records.Last()
 	a.since = a.hub.last
 	a.guarded.turns.known = a.restore()

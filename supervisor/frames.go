@@ -25,6 +25,8 @@ func (a *Agent) handle(inc *incarnation, f protocol.Frame) {
 		switch {
 		case inc.lost == ReasonOutput: // nothing of such a child counts after that
 			return nil
+		case inc.takeOutput(protocol.Frame{Type: f.Type, Raw: raw}):
+			return nil
 		case !acted:
 			a.publish(f.Type, raw)
 			if t := s.turns.running(); t != nil && f.Type == "message_update" {

@@ -26,7 +26,8 @@ const (
 // written, or one of ours.
 type Event struct {
 	// Seq counts from 1 for each agent, over all its incarnations. A gap event
-	// bears the number of the last event that it stands for.
+	// bears the number of the last event that it stands for. 0 for a piece of a tool's output
+	// ([Subscription.FollowOutput]), which is not kept.
 	Seq uint64
 	// Type is the "type" member of Data.
 	Type string
@@ -40,6 +41,7 @@ type Event struct {
 // by more than hubLimit loses its subscription (ErrSlow); the agent never waits
 // for one.
 type hub struct {
+	agent  *Agent // whose events they are
 	log    Records
 	slow   *atomic.Uint64 // counts the subscriptions that were lost
 	errors *zap.Logger    // gets a line where the log cannot be read
@@ -49,6 +51,7 @@ type hub struct {
 	last   uint64
 	size   int // of events, in bytes as the bounds count
 	subs   map[*Subscription]struct{}
+	output map[*Subscription]*liveOutput // of the subscriptions that want it
 	closed bool
 }
 
@@ -206,6 +209,7 @@ func (s *Subscription) take() (batch []Event, first uint64, err error) {
 	if s.read < h.last {
 		size := 0
 		for _, e := range h.events[s.read+1-h.first():] {
+			s.batch = h.output[s].take(s.batch, e.Seq-1)
 			if size += len(e.Data) + eventCost; size > batchSize && len(s.batch) > 0 {
 				break
 			}
@@ -214,6 +218,7 @@ func (s *Subscription) take() (batch []Event, first uint64, err error) {
 		}
 		h.trim() // nobody else may have needed them
 	}
+	s.batch = h.output[s].take(s.batch, s.read)
 	switch {
 	case len(s.batch) > 0:
 		return s.batch, 0, nil
@@ -233,6 +238,7 @@ func (s *Subscription) readLog(first uint64) []Event {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		s.read = read
+		h.output[s].skip(read)
 	}()
 	s.batch = s.batch[:0]
 	skip := func(to uint64) {
@@ -280,12 +286,25 @@ func (s *Subscription) wake() {
 
 // Close gives the subscription up. It is idempotent.
 func (s *Subscription) Close() {
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	delete(s.hub.subs, s)
-	s.hub.trim()
+	if s.close() {
+		s.hub.agent.tellOutputWanted()
+	}
+}
+
+// close reports whether it was the last one that wanted the output of tools.
+func (s *Subscription) close() (last bool) {
+	h := s.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.subs, s)
+	if h.output[s] != nil {
+		delete(h.output, s)
+		last = len(h.output) == 0
+	}
+	h.trim()
 	if s.err == nil {
 		s.err = io.EOF
 	}
 	s.wake()
+	return last
 }

@@ -33,6 +33,8 @@ type incarnation struct {
 	heartbeat   heartbeat
 	host        hostCalls
 	permissions pendingPermissions
+	outputOn    bool        // it was told that the output of tools is wanted
+	outputAsked bool        // it was told so once: what it sends of it is not numbered
 	saveAgain   *time.Timer // tries again to save what was taken from the agent; nil if nothing waits
 }
 

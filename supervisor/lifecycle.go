@@ -105,6 +105,7 @@ func (s *agentState) launched(inc *incarnation, conn Conn) {
 	if s.narrowed.holds != nil { // its session may have more
 		inc.enqueue(s.narrowed.command(s.agent.sup.nextID()))
 	}
+	inc.tellOutputWanted(s)
 	s.sendCalls()
 	s.watch(inc)
 	s.next()

@@ -265,7 +265,7 @@ func TestEvents(t *testing.T) {
 	}))
 	var got []client.Event
 	var last error
-	for event, err := range c.Events(context.Background(), "a", 4) {
+	for event, err := range c.Events(context.Background(), "a", 4, client.Filter{}) {
 		if last = err; err == nil {
 			got = append(got, event)
 		}

@@ -7,7 +7,7 @@
 //			fmt.Print(text)
 //		}
 //	}
-//	for event, err := range c.Follow(ctx, created.AgentID, client.FromNow) { … }
+//	for event, err := range c.Follow(ctx, created.AgentID, client.FromNow, client.Filter{}) { … }
 //
 // Do calls the method of a row of package api, with the types that the row has; Call calls
 // any method by its name.

@@ -24,11 +24,14 @@ import (
 // FromNow asks Events for what comes only.
 const FromNow = math.MaxUint64
 
-// Filter says which events of all agents are wanted (SPEC §6.4). Nil is all; a
+// Filter says which events are wanted (SPEC §6.4). Nil is all; a
 // list without members is refused.
 type Filter struct {
 	Types  []string // of events, up to 256; gap, open and end come all the same
-	Agents []string // their ids, up to 256
+	Agents []string // their ids, up to 256; only for FollowAll
+	// ToolOutput asks for what tools put out while they run, too: events message_update
+	// without an ID, which are not kept.
+	ToolOutput bool
 }
 
 // query is what the filter adds to after.
@@ -41,6 +44,9 @@ func (f Filter) query(after string) url.Values {
 		if wanted != nil {
 			query.Set(name, strings.Join(wanted, ","))
 		}
+	}
+	if f.ToolOutput {
+		query.Set("tool_output", "true")
 	}
 	return query
 }
@@ -59,12 +65,11 @@ type Event struct {
 }
 
 // Events is one connection to the events of an agent after number after: 0 for
-// all that is kept, FromNow for only what comes. Where types are named, others are
-// left out, but for gap and end. The sequence ends with an error
+// all that is kept, FromNow for only what comes. The sequence ends with an error
 // when the connection does (io.ErrUnexpectedEOF where the server just left), and
 // without one after an event "end". Follow connects again.
-func (c *Client) Events(ctx context.Context, id string, after uint64, types ...string) iter.Seq2[Event, error] {
-	return c.eventsOf(id, after, types).once(ctx)
+func (c *Client) Events(ctx context.Context, id string, after uint64, wanted Filter) iter.Seq2[Event, error] {
+	return c.eventsOf(id, after, wanted).once(ctx)
 }
 
 // Follow is Events that go on where they were when a connection breaks, also with
@@ -73,8 +78,8 @@ func (c *Client) Events(ctx context.Context, id string, after uint64, types ...s
 // connection. It ends without an error after an event "end" whose reason is
 // neither slow nor draining, and with one when ctx does, when the server refuses,
 // or when it is not to be had for as many tries in a row as any request is given.
-func (c *Client) Follow(ctx context.Context, id string, after uint64, types ...string) iter.Seq2[Event, error] {
-	return c.eventsOf(id, after, types).follow(ctx)
+func (c *Client) Follow(ctx context.Context, id string, after uint64, wanted Filter) iter.Seq2[Event, error] {
+	return c.eventsOf(id, after, wanted).follow(ctx)
 }
 
 // FollowAll follows the events of all agents that are wanted, as Follow does: from
@@ -90,12 +95,12 @@ type eventStream struct {
 	query url.Values
 }
 
-func (c *Client) eventsOf(id string, after uint64, types []string) eventStream {
+func (c *Client) eventsOf(id string, after uint64, wanted Filter) eventStream {
 	from := ""
 	if after != FromNow {
 		from = strconv.FormatUint(after, 10)
 	}
-	return eventStream{c, AgentPath(id) + "/events", Filter{Types: types}.query(from)}
+	return eventStream{c, AgentPath(id) + "/events", wanted.query(from)}
 }
 
 // once gives the events of one connection.

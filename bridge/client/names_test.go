@@ -35,12 +35,12 @@ func TestNamesOfAgents(t *testing.T) {
 			return err
 		},
 		"events": func(id string) (err error) {
-			for _, err = range c.Events(ctx, id, 0) {
+			for _, err = range c.Events(ctx, id, 0, client.Filter{}) {
 			}
 			return err
 		},
 		"follow": func(id string) (err error) {
-			for _, err = range c.Follow(ctx, id, 0) {
+			for _, err = range c.Follow(ctx, id, 0, client.Filter{}) {
 			}
 			return err
 		},

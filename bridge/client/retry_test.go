@@ -154,7 +154,7 @@ func TestDrainingIsToldAtOnce(t *testing.T) {
 	if n := len(got.all()); n != 2 {
 		t.Errorf("two sends were %d requests", n)
 	}
-	if err := lastOf(c.Follow(t.Context(), "a", 0)); err != nil || len(got.all()) != 4 {
+	if err := lastOf(c.Follow(t.Context(), "a", 0, client.Filter{})); err != nil || len(got.all()) != 4 {
 		t.Errorf("events: %v after %d requests", err, len(got.all()))
 	}
 }
@@ -320,7 +320,7 @@ func TestFollow(t *testing.T) {
 	}
 	defer c.Close()
 	var got []string
-	for event, err := range c.Follow(t.Context(), "a", 0) {
+	for event, err := range c.Follow(t.Context(), "a", 0, client.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -339,7 +339,7 @@ func TestFollow(t *testing.T) {
 	if want := []string{path + "0", path + "2", path + "2", path + "3"}; !slices.Equal(asked, want) {
 		t.Errorf("asked %v, want %v", asked, want)
 	}
-	if !strings.Contains(fmt.Sprint(lastOf(c.Follow(t.Context(), "a", 4))), "refused") {
+	if !strings.Contains(fmt.Sprint(lastOf(c.Follow(t.Context(), "a", 4, client.Filter{}))), "refused") {
 		t.Error("a server that does not come back is no error")
 	}
 }

@@ -44,6 +44,9 @@ func (s *Streams) serveAgent(ctx context.Context, r Request, q query, to rpc.Wri
 		return new(rpc.ToError(err)), ""
 	}
 	defer sub.Close()
+	if q.toolOutput {
+		sub.FollowOutput()
+	}
 	out := rpc.NewStream(to, s.o.Heartbeat)
 	if out.Send([]byte(": open\n\n")) != nil {
 		return nil, ""
@@ -70,7 +73,9 @@ func pump(ctx context.Context, sub *supervisor.Subscription, q query, out *rpc.S
 		}
 		for _, e := range events {
 			if q.wants(e.Type) {
-				id = strconv.AppendUint(id[:0], e.Seq, 10)
+				if id = id[:0]; e.Seq != 0 {
+					id = strconv.AppendUint(id, e.Seq, 10)
+				}
 				buf = rpc.AppendEvent(buf, id, e.Type, e.Data)
 			}
 		}

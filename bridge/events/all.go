@@ -228,6 +228,9 @@ func (c *allEvents) sourceOf(reg supervisor.Registration, after uint64) source {
 func (c *allEvents) begin(ctx context.Context, from source, id string, after uint64) {
 	c.followed[id], c.at[id] = from, after
 	c.makeRoom()
+	if sub, ok := from.(*supervisor.Subscription); ok && c.asked.toolOutput {
+		sub.FollowOutput()
+	}
 	c.work.Go(func() { c.read(ctx, id, from) })
 }
 
@@ -296,11 +299,15 @@ func (c *allEvents) send(b batch) error {
 	before, after, _ := strings.Cut(string(c.at.appendAround(b.agent, []byte(mark), c.s.code)), mark)
 	var buf, id, data []byte
 	for _, e := range b.events {
-		c.at[b.agent] = e.Seq
+		if e.Seq != 0 {
+			c.at[b.agent] = e.Seq
+		}
 		if !c.asked.wants(e.Type) {
 			continue
 		}
-		id = append(strconv.AppendUint(append(id[:0], before...), e.Seq, 10), after...)
+		if id = id[:0]; e.Seq != 0 {
+			id = append(strconv.AppendUint(append(id, before...), e.Seq, 10), after...)
+		}
 		data = appendAgentEvent(data[:0], b.agent, e.Seq, e.Data)
 		buf = rpc.AppendEvent(buf, id, e.Type, data)
 	}

@@ -17,6 +17,7 @@ type query struct {
 	position, source string
 	types            map[string]bool // nil: all
 	agents           map[string]bool // nil: all
+	toolOutput       bool            // what tools put out while they run, too
 }
 
 // maxNames bounds the types and the agents that a query names.
@@ -35,6 +36,12 @@ func readQuery(r Request) (q query, refused *rpc.Error) {
 	}
 	if q.agents, ok = nameSet(r.Query, "agents", api.ValidAgentID); !ok {
 		return q, new(badParameter("parameter agents", names, "Name agents, as in agents=worker-1,worker-2."))
+	}
+	switch said := r.Query.Get("tool_output"); {
+	case said == "true":
+		q.toolOutput = true
+	case said != "false" && r.Query.Has("tool_output"):
+		return q, new(badParameter("parameter tool_output", "true or false", "Send tool_output=true for what tools put out while they run."))
 	}
 	return q, nil
 }

@@ -78,9 +78,9 @@ type Request struct {
 // Parameters are those that the query of a Request for that agent may have.
 func Parameters(agent string) []string {
 	if agent == "" {
-		return []string{"after", "types", "agents"}
+		return []string{"after", "types", "agents", "tool_output"}
 	}
-	return []string{"after", "types"}
+	return []string{"after", "types", "tool_output"}
 }
 
 // Serve writes the events that r asks for to a stream, until that ends,

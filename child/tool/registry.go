@@ -23,7 +23,7 @@ type Options struct {
 	Parallel  int           // reads that run at once in one Run; default 5
 	Timeout   time.Duration // for one call, whatever it names; default 300 s, or longer if a Timed tool says so
 	MaxOutput int           // bytes of one result; default 64 KiB
-	Output    bool          // pass on what tools put out while they run
+	Output    bool          // pass on what tools put out while they run; SetOutput changes it
 	Guard     Guard         // is asked before each call; default lets all run
 	Spill     Spill         // default keeps nothing
 	// Processors are those of the process: several calls at once use all; nil changes nothing.
@@ -56,11 +56,16 @@ type calls struct {
 	running sync.WaitGroup // the goroutines
 	stuck   atomic.Int64
 	timeout atomic.Int64 // Options.Timeout, in nanoseconds
+	output  atomic.Bool  // Options.Output
 }
 
 // SetTimeout changes Options.Timeout, for calls that begin later; 0 is the default. It holds for
 // all registries that took the place of this one, too.
 func (r *Registry) SetTimeout(d time.Duration) { r.timeout.Store(int64(d)) }
+
+// SetOutput changes Options.Output, also for calls that run. It holds for all registries that
+// took the place of this one, too.
+func (r *Registry) SetOutput(on bool) { r.output.Store(on) }
 
 // NewRegistry makes a registry of the tools, in their order. Two tools of one
 // name are a fault of the program, so it panics.
@@ -76,6 +81,7 @@ func NewRegistry(tools []Tool, o Options) *Registry {
 	}
 	r := &Registry{options: o, calls: &calls{}}
 	r.SetTimeout(o.Timeout)
+	r.SetOutput(o.Output)
 	r.fill(tools)
 	return r
 }

@@ -58,7 +58,10 @@ type progress struct {
 	ctx     context.Context //nolint:containedctx // of the call
 	call    protocol.ToolCall
 	outputs chan<- output
+	wanted  *atomic.Bool
 }
+
+func (p progress) Wanted() bool { return p.wanted.Load() }
 
 func (p progress) Report(text string) {
 	select {
@@ -120,8 +123,8 @@ func (r *Registry) runAtOnce(ctx context.Context, turnID string, calls []protoco
 			for i := range next {
 				ctx, end := context.WithCancel(ctx)
 				c := Call{ID: calls[i].ID, Name: calls[i].Name, Input: calls[i].Input, TurnID: turnID}
-				if r.options.Output && w != nil {
-					c.Progress = progress{ctx, calls[i], outputs}
+				if w != nil {
+					c.Progress = progress{ctx, calls[i], outputs, &r.output}
 				}
 				done <- finished{i, Outcome{calls[i], r.call(ctx, c)}}
 				end()

@@ -36,7 +36,7 @@ type Call struct {
 	TurnID string
 	// Permit is what the guard lets the call run by.
 	Permit permission.Permit
-	// Progress hears what the tool puts out while it runs; nil: nobody does.
+	// Progress hears what the tool puts out while it runs; nil: nobody ever does.
 	Progress Progress
 	// Kept is told what the tool puts out, for the result of a call that does not return in
 	// time. It may be nil.
@@ -80,6 +80,8 @@ func (k *Kept) result(err error) (Result, error) {
 
 // Progress hears what a call puts out while it runs. It is safe for concurrent use.
 type Progress interface {
+	// Wanted reports whether anybody hears it now; that may change while the call runs.
+	Wanted() bool
 	// Report waits until text is passed on or the call ends.
 	Report(text string)
 }

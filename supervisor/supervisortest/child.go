@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -35,6 +36,8 @@ type Child struct {
 	out      chan protocol.Frame
 	gone     chan struct{} // closed at the end
 	work     sync.WaitGroup
+
+	toolOutput atomic.Bool // that of tools is wanted
 
 	mu       sync.Mutex // guards all below
 	exit     *supervisor.Exit
@@ -404,3 +407,6 @@ func (c *conn) Exit() supervisor.Exit {
 }
 
 var _ supervisor.Conn = (*conn)(nil)
+
+// ToolOutputWanted reports whether the parent wants the output of running tools.
+func (c *Child) ToolOutputWanted() bool { return c.toolOutput.Load() }

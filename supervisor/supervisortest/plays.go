@@ -69,6 +69,9 @@ func (c *Child) answer(cmd protocol.Command) {
 		held := c.settings
 		c.mu.Unlock()
 		c.Respond(cmd, ok{"ok": true, "settings": held})
+	case protocol.SetToolOutput:
+		c.toolOutput.Store(cmd.On)
+		c.Respond(cmd, ok{"ok": true})
 	case protocol.GetAvailableModels:
 		c.Respond(cmd, ok{"ok": true, "models": []ok{
 			{"provider": "test", "model_id": "echo", "model_name": "Echo", "context_window": 1000},

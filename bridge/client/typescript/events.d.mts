@@ -12,7 +12,7 @@ export interface Frames {
       | { type: "toolcall_start"; tool_id: string; tool_name: string }
       | { type: "toolcall_input_delta"; tool_id: string; delta: string }
       | { type: "toolcall_input"; tool_id: string; input: unknown }
-      | { type: "toolcall_output_delta"; tool_id: string; delta: string }
+      | { type: "toolcall_output_delta"; tool_id: string; delta: string; omitted?: number }
       | {
         type: "toolcall_result";
         tool_id: string;

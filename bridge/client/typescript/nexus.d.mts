@@ -44,6 +44,8 @@ export interface EventsOptions<After> extends CallOptions {
   after?: After;
   /** Leaves out events of other types, but for gap and end. */
   types?: string[];
+  /** Adds what tools put out while they run, which is not kept. */
+  toolOutput?: boolean;
 }
 
 export interface AllEventsOptions extends EventsOptions<string | number> {

@@ -150,8 +150,8 @@ export class NexusClient {
 
   async *#events(path, options) {
     wantObject(options, "events takes an object, as { after: 0 }");
-    const { after, types, agents, signal, timeout = this.#timeout } = options;
-    const query = new URLSearchParams(defined({ after, types: types?.join(), agents: agents?.join() }));
+    const { after, types, agents, toolOutput, signal, timeout = this.#timeout } = options;
+    const query = new URLSearchParams(defined({ after, types: types?.join(), agents: agents?.join(), tool_output: toolOutput ? true : undefined }));
     for (let tries = 0; ; tries++) {
       const key = await this.#first();
       try {

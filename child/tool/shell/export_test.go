@@ -13,6 +13,8 @@ func Collect(most int, dir string, chunks [][]byte) (text, told string) {
 // heard is what a call has reported.
 type heard struct{ text *string }
 
+func (heard) Wanted() bool { return true }
+
 func (h heard) Report(text string) { *h.text += text }
 
 // Showing is New, but a result shows so many bytes of the output.

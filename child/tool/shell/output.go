@@ -141,7 +141,7 @@ func makeRoom(dir string, most int64) {
 
 // stream gives b to the listener, in whole characters.
 func (c *collector) stream(b []byte) {
-	if c.heard == nil || c.binary || c.told > maxStream {
+	if c.heard == nil || !c.heard.Wanted() || c.binary || c.told > maxStream {
 		return
 	}
 	if c.told += int64(len(b)); c.told > maxStream {

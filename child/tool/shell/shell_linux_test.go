@@ -41,6 +41,8 @@ func call(t *testing.T, s tool.Tool, in map[string]any) (tool.Result, error) {
 // listener hears what a call puts out.
 type listener func(text string)
 
+func (listener) Wanted() bool { return true }
+
 func (l listener) Report(text string) { l(text) }
 
 func callContext(t *testing.T, ctx context.Context, s tool.Tool, p tool.Progress, in map[string]any) (tool.Result, error) {

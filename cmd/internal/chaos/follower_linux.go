@@ -72,7 +72,7 @@ func (f *follower) replay(ctx context.Context) {
 // read takes events until the connection ends.
 func (f *follower) read(ctx context.Context, c *client.Client) {
 	opened := false
-	for event, err := range c.Events(ctx, f.agent, f.last.Load()) {
+	for event, err := range c.Events(ctx, f.agent, f.last.Load(), client.Filter{}) {
 		if err != nil || event.Type == "end" {
 			return
 		}

@@ -81,6 +81,7 @@ type events struct {
 func (v *events) flags(f *pflag.FlagSet) {
 	f.StringVar(&v.after, "after", "", "seq, or without AGENT id, of the last event seen; 0 selects all stored events (default: only new events)")
 	f.StringSliceVar(&v.only.Types, "types", nil, "only events of these types, as in turn_end,error")
+	f.BoolVar(&v.only.ToolOutput, "tool-output", false, "also what tools put out while they run, which is not stored")
 	f.StringSliceVar(&v.only.Agents, "agents", nil, "only events of these agents, as in a,b")
 }
 
@@ -108,7 +109,7 @@ func (v *events) run(ctx context.Context, a *App, c *client.Client, args []strin
 		}
 		from = n
 	}
-	return printEvents(ctx, a, c.Follow(ctx, args[0], from, v.only.Types...))
+	return printEvents(ctx, a, c.Follow(ctx, args[0], from, v.only))
 }
 
 // noteUnknownTypes tells which types no event has. The server takes them: a child of a

@@ -94,14 +94,16 @@ class NexusClient(_Shape, AsyncMethods):
         """Ask whether the server can work (SPEC 6.4): status and reasons say it, and that it cannot is no error."""
         return await self._core.readyz(self._core.timeout)
 
-    def events(self, after: Optional[int] = None, *, types: Optional[Sequence[str]] = None) -> AsyncGenerator[Event, None]:
+    def events(
+        self, after: Optional[int] = None, *, types: Optional[Sequence[str]] = None, tool_output: bool = False
+    ) -> AsyncGenerator[Event, None]:
         """Follow the agent's events after that number: 0 for all that is kept, None for only what comes.
 
-        types leaves out those of other types, but for gap and end.
+        types leaves out those of other types, but for gap and end. tool_output adds what tools put out while they run.
         They go on where they were when a connection breaks, also with a later server,
         and end with an event "end" when the agent is destroyed.
         """
-        return self._told(self._events_path(), {"after": after, "types": types})
+        return self._told(self._events_path(), _asked(after, types, None, tool_output))
 
     def all_events(
         self,
@@ -109,9 +111,10 @@ class NexusClient(_Shape, AsyncMethods):
         *,
         types: Optional[Sequence[str]] = None,
         agents: Optional[Sequence[str]] = None,
+        tool_output: bool = False,
     ) -> AsyncGenerator[AnyEvent, None]:
         """Follow the events of all agents, or of some, from the id of one on: 0 for all that is kept."""
-        return self._told("/events", {"after": after, "types": types, "agents": agents})
+        return self._told("/events", _asked(after, types, agents, tool_output))
 
 
 class NexusClientSync(_Shape, SyncMethods):
@@ -145,9 +148,11 @@ class NexusClientSync(_Shape, SyncMethods):
         """Ask whether the server can work; see NexusClient."""
         return wire.run(self._core.readyz(self._core.timeout))
 
-    def events(self, after: Optional[int] = None, *, types: Optional[Sequence[str]] = None) -> Generator[Event, None, None]:
+    def events(
+        self, after: Optional[int] = None, *, types: Optional[Sequence[str]] = None, tool_output: bool = False
+    ) -> Generator[Event, None, None]:
         """Follow the agent's events; see NexusClient."""
-        return self._told(self._events_path(), {"after": after, "types": types})
+        return self._told(self._events_path(), _asked(after, types, None, tool_output))
 
     def all_events(
         self,
@@ -155,9 +160,16 @@ class NexusClientSync(_Shape, SyncMethods):
         *,
         types: Optional[Sequence[str]] = None,
         agents: Optional[Sequence[str]] = None,
+        tool_output: bool = False,
     ) -> Generator[AnyEvent, None, None]:
         """Follow the events of all agents, or of some; see NexusClient."""
-        return self._told("/events", {"after": after, "types": types, "agents": agents})
+        return self._told("/events", _asked(after, types, agents, tool_output))
+
+
+def _asked(
+    after: Union[str, int, None], types: Optional[Sequence[str]], agents: Optional[Sequence[str]], tool_output: bool
+) -> Dict[str, Any]:
+    return {"after": after, "types": types, "agents": agents, "tool_output": "true" if tool_output else None}
 
 
 async def detect(url: Optional[str] = None) -> str:

@@ -70,10 +70,14 @@ class ToolcallInput(TypedDict):
     input: Any
 
 
-class ToolcallOutputDelta(TypedDict):
+class _ToolcallOutputDelta(TypedDict):
     type: Literal["toolcall_output_delta"]
     tool_id: str
     delta: str
+
+
+class ToolcallOutputDelta(_ToolcallOutputDelta, total=False):
+    omitted: int
 
 
 class _ToolcallResult(TypedDict):
