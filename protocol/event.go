@@ -118,7 +118,7 @@ type (
 		// ToolID is the id of the tool call.
 		ToolID   string `json:"tool_id"`
 		ToolName string `json:"tool_name"`
-		Action   Action `json:"action" enum:"none,read,write,delegate,execute,external"`
+		Action   Action `json:"action" enum:"none,read,write,delegate,execute,external,fetch"`
 		// Summary says in one line what is asked for; Reason why it is asked.
 		Summary string `json:"summary"`
 		Reason  string `json:"reason"`

@@ -41,6 +41,7 @@ const (
 	ActionDelegate Action = "delegate" // other agents
 	ActionExecute  Action = "execute"  // programs
 	ActionExternal Action = "external" // a tool of somebody else's server
+	ActionFetch    Action = "fetch"    // a page of the network
 )
 
 // Decision answers a [PermissionRequest].
@@ -62,6 +63,8 @@ type Allowance struct {
 	Dir string `json:"dir,omitempty" wire:"default"`
 	// Programs are the commands that may be run; empty means not bound to any.
 	Programs []string `json:"programs,omitempty" wire:"default"`
+	// Hosts are those whose pages may be fetched, with their port if a URL names one.
+	Hosts []string `json:"hosts,omitempty" wire:"default"`
 }
 
 // Bound says what a command that changes what an agent may do stays within.

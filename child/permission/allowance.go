@@ -9,8 +9,8 @@ import (
 )
 
 // Grant is what a yes for the session allows, as narrow as can be: the
-// tool and the directory of each file, or in the directory of a command the
-// programs it runs. isDir tells directories from files. It returns nil where no
+// tool and the directory of each file, the host of a page, or in the directory of a
+// command the programs it runs. isDir tells directories from files. It returns nil where no
 // narrow allowance can be made, so that each call is to be asked for.
 func (p Policy) Grant(c Call, isDir func(path string) bool) []protocol.Allowance {
 	switch c.Action {
@@ -32,6 +32,11 @@ func (p Policy) Grant(c Call, isDir func(path string) bool) []protocol.Allowance
 			dir = c.Paths[0]
 		}
 		return []protocol.Allowance{{Tool: c.Tool, Action: c.Action, Dir: dir, Programs: rights.Sorted(slices.Clone(c.Programs))}}
+	case protocol.ActionFetch:
+		if len(c.Hosts) == 0 {
+			return nil
+		}
+		return []protocol.Allowance{{Tool: c.Tool, Action: c.Action, Hosts: c.Hosts}}
 	default:
 		return []protocol.Allowance{{Tool: c.Tool, Action: c.Action}}
 	}
@@ -64,6 +69,12 @@ func (p Policy) covered(c Call) bool {
 		return c.Plain && len(c.Programs) > 0 && slices.ContainsFunc(p.Allowances, func(a protocol.Allowance) bool {
 			missing := func(name string) bool { return !slices.Contains(a.Programs, name) }
 			return a.Tool == c.Tool && a.Action == c.Action && a.Dir != "" && rights.Within(a.Dir, dir) && !slices.ContainsFunc(c.Programs, missing)
+		})
+	case protocol.ActionFetch:
+		return len(c.Hosts) > 0 && !slices.ContainsFunc(c.Hosts, func(host string) bool {
+			return !slices.ContainsFunc(p.Allowances, func(a protocol.Allowance) bool {
+				return a.Tool == c.Tool && a.Action == c.Action && slices.Contains(a.Hosts, host)
+			})
 		})
 	default:
 		return slices.ContainsFunc(p.Allowances, func(a protocol.Allowance) bool { return a.Tool == c.Tool && a.Action == c.Action })

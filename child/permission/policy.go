@@ -48,6 +48,8 @@ type Call struct {
 	Paths []string
 	// Programs are those that would run; empty if they are not known.
 	Programs []string
+	// Hosts are those whose pages would be fetched.
+	Hosts []string
 	// Plain says that the programs, with these arguments, run no others, whatever
 	// any file holds, and name nothing outside of where they run, and that the
 	// kernel can confine them: only such calls are allowed for a session.
@@ -141,6 +143,8 @@ func (p Policy) byPreset(tool string, action protocol.Action) Decision {
 		switch action {
 		case protocol.ActionExecute:
 			return Decision{Ask, "the preset trusted asks before programs are run"}
+		case protocol.ActionFetch:
+			return Decision{Ask, "the preset trusted asks before a page of the network is fetched"}
 		case protocol.ActionDelegate: // whom it creates can do no more than itself
 			return Decision{}
 		default:
@@ -149,6 +153,9 @@ func (p Policy) byPreset(tool string, action protocol.Action) Decision {
 	}
 	if action == protocol.ActionExecute { // the kernel keeps it in
 		return Decision{}
+	}
+	if action == protocol.ActionFetch {
+		return Decision{Deny, "the preset sandboxed does not allow " + tool + ": it has no network"}
 	}
 	return Decision{Deny, "the preset sandboxed does not allow " + tool + ": it could reach beyond the working directory"}
 }

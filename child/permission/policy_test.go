@@ -27,6 +27,7 @@ var allowed = []protocol.Allowance{
 	{Tool: "write_file", Action: protocol.ActionWrite, Dir: "/out"},
 	{Tool: "shell", Action: protocol.ActionExecute, Dir: "/site", Programs: []string{"git", "make"}},
 	{Tool: "mcp_mail", Action: protocol.ActionExternal},
+	{Tool: "web_fetch", Action: protocol.ActionFetch, Hosts: []string{"docs.test", "h:8080"}},
 }
 
 // actions are what the tools of the table do.
@@ -34,6 +35,7 @@ var actions = map[string]protocol.Action{
 	"sleep": protocol.ActionNone, "read_file": protocol.ActionRead, "search_text": protocol.ActionRead, "write_file": protocol.ActionWrite,
 	"edit_file": protocol.ActionWrite, "shell": protocol.ActionExecute, "nexus_send": protocol.ActionDelegate,
 	"mcp_docs": protocol.ActionExternal, "mcp_mail": protocol.ActionExternal,
+	"web_fetch": protocol.ActionFetch,
 }
 
 // TestDecide is a document of what the presets decide. A call is a tool and a
@@ -46,6 +48,7 @@ func TestDecide(t *testing.T) {
 		{"yolo", "shell rm", "allow"},
 		{"yolo", "nexus_send", "allow"},
 		{"yolo", "mcp_docs", "allow"},
+		{"yolo", "web_fetch docs.test", "allow"},
 
 		{"trusted", "sleep", "allow"},
 		{"trusted", "read_file /site/a", "allow"},
@@ -55,6 +58,12 @@ func TestDecide(t *testing.T) {
 		{"trusted", "shell ls", "ask: the preset trusted asks before programs are run"},
 		{"trusted", "nexus_send", "allow"},
 		{"trusted", "mcp_docs", "ask: the preset trusted asks before a tool of somebody else's is used"},
+		{"trusted", "web_fetch docs.test", "ask: the preset trusted asks before a page of the network is fetched"},
+		{"+trusted", "web_fetch docs.test", "allow"},
+		{"+trusted", "web_fetch h:8080", "allow"},
+		{"+trusted", "web_fetch h", "ask: the preset trusted asks before a page of the network is fetched"},
+		{"+trusted", "web_fetch www.docs.test", "ask: the preset trusted asks before a page of the network is fetched"},
+		{"+trusted", "web_fetch", "ask: the preset trusted asks before a page of the network is fetched"},
 		{"+trusted", "write_file /out/a/b", "allow"},
 		{"+trusted", "write_file /outer", "ask: /outer is outside the working directory /site"},
 		{"+trusted", "read_file /out/a", "ask: /out/a is outside the working directory /site"},
@@ -73,6 +82,7 @@ func TestDecide(t *testing.T) {
 		{"sandboxed", "shell rm", "allow"},
 		{"sandboxed", "nexus_send", "deny: the preset sandboxed does not allow nexus_send: it could reach beyond the working directory"},
 		{"sandboxed", "mcp_docs", "deny: the preset sandboxed does not allow mcp_docs: it could reach beyond the working directory"},
+		{"+sandboxed", "web_fetch docs.test", "deny: the preset sandboxed does not allow web_fetch: it has no network"},
 		{"+sandboxed", "write_file /out/a", "deny: /out/a is outside the working directory /site"},
 		{"+sandboxed", "mcp_mail", "deny: the preset sandboxed does not allow mcp_mail: it could reach beyond the working directory"},
 
@@ -116,6 +126,8 @@ func TestDecide(t *testing.T) {
 			switch call.Action {
 			case protocol.ActionExecute:
 				call.Paths, call.Programs = []string{"/site"}, words[1:]
+			case protocol.ActionFetch:
+				call.Hosts = words[1:]
 			default:
 				call.Paths = words[1:]
 			}
@@ -162,15 +174,15 @@ func TestLooking(t *testing.T) {
 func TestGrant(t *testing.T) {
 	isDir := func(path string) bool { return strings.HasSuffix(path, "dir") }
 	for _, tt := range []struct{ name, call, want, after, not string }{
-		{"a file: its directory", "write_file /out/a", "[{write_file write /out []}]", "write_file /out/b", "read_file /out/b"},
-		{"a directory: itself", "search_text /out/dir", "[{search_text read /out/dir []}]", "search_text /out/dir/a", "search_text /out"},
-		{"a file beside what holds the work: itself", "read_file /home/me/.profile", "[{read_file read /home/me/.profile []}]", "read_file /home/me/.profile", "read_file /home/me/.ssh"},
-		{"a file at the top: itself", "write_file /a", "[{write_file write /a []}]", "write_file /a", "write_file /b"},
-		{"programs: these, here", "shell mkdir touch", "[{shell execute /home/me/site [mkdir touch]}]", "shell mkdir", "shell mkdir rm"},
-		{"programs, but not where they could run others", "shell mkdir", "[{shell execute /home/me/site [mkdir]}]", "shell mkdir", "launch mkdir"},
+		{"a file: its directory", "write_file /out/a", "[{write_file write /out [] []}]", "write_file /out/b", "read_file /out/b"},
+		{"a directory: itself", "search_text /out/dir", "[{search_text read /out/dir [] []}]", "search_text /out/dir/a", "search_text /out"},
+		{"a file beside what holds the work: itself", "read_file /home/me/.profile", "[{read_file read /home/me/.profile [] []}]", "read_file /home/me/.profile", "read_file /home/me/.ssh"},
+		{"a file at the top: itself", "write_file /a", "[{write_file write /a [] []}]", "write_file /a", "write_file /b"},
+		{"programs: these, here", "shell mkdir touch", "[{shell execute /home/me/site [mkdir touch] []}]", "shell mkdir", "shell mkdir rm"},
+		{"programs, but not where they could run others", "shell mkdir", "[{shell execute /home/me/site [mkdir] []}]", "shell mkdir", "launch mkdir"},
 		{"a program that could run others", "launch make", "[]", "", ""},
 		{"nor is nothing", "shell", "[]", "", ""},
-		{"another's tool: the tool", "mcp_docs", "[{mcp_docs external  []}]", "mcp_docs", "mcp_mail"},
+		{"another's tool: the tool", "mcp_docs", "[{mcp_docs external  [] []}]", "mcp_docs", "mcp_mail"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := permission.Policy{Cwd: "/home/me/site", Permissions: protocol.Permissions{Preset: "trusted"}}

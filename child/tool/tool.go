@@ -135,6 +135,8 @@ type Scope struct {
 	// they are known.
 	Command  string
 	Programs []string
+	// Hosts are those whose pages would be fetched.
+	Hosts []string
 	// Summary says in one line what would happen: "write a.txt (12 bytes)".
 	Summary string
 }

@@ -93,7 +93,7 @@ func (snap *turnSnapshot) request(t tool.Tool, call tool.Call) (callRequest, err
 	}
 	policy := snap.currentPolicy()
 	r.call = permission.Call{
-		Tool: call.Name, Action: r.scope.Action, Programs: r.scope.Programs,
+		Tool: call.Name, Action: r.scope.Action, Programs: r.scope.Programs, Hosts: r.scope.Hosts,
 		Plain: confines() && isPlain(r.scope, policy), ReadOnly: isReadOnly(r.scope, policy),
 	}
 	paths := r.scope.Paths
@@ -102,7 +102,7 @@ func (snap *turnSnapshot) request(t tool.Tool, call tool.Call) (callRequest, err
 		if len(paths) == 0 {
 			paths = []string{snap.cwd} // which may have become a link
 		}
-	case protocol.ActionNone, protocol.ActionDelegate, protocol.ActionExternal:
+	case protocol.ActionNone, protocol.ActionDelegate, protocol.ActionExternal, protocol.ActionFetch:
 	}
 	for _, written := range paths {
 		named := absolutePath(snap.cwd, written)

@@ -223,6 +223,7 @@ func (env *Env) State() protocol.PermissionState {
 			a.ExecDirs[allowed.Tool] = appendUnique(a.ExecDirs[allowed.Tool], allowed.Dir)
 		case protocol.ActionNone, protocol.ActionDelegate, protocol.ActionExternal:
 			a.Tools = appendUnique(a.Tools, allowed.Tool)
+		case protocol.ActionFetch: // its hosts are among Allowed alone
 		}
 	}
 	return s

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/file"
 	"nexus.internal/child/tool/sleep"
+	"nexus.internal/child/tool/web"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/safefile"
@@ -85,6 +87,8 @@ type Options struct {
 	Timeout time.Duration
 	// Processors are those of [tool.Options].
 	Processors *tool.Processors
+	// FetchAddresses are those that web_fetch may reach beside the public ones.
+	FetchAddresses []netip.Prefix
 	// Log may be nil.
 	Log *zap.Logger
 }
@@ -147,7 +151,8 @@ func Open(o Options) (*Env, error) {
 	if o.Granted != nil {
 		env.granted = *o.Granted
 	}
-	builtin := append(file.Tools(file.Options{Spaces: env, Images: o.Images}), newShellTool(env), sleep.New())
+	builtin := append(file.Tools(file.Options{Spaces: env, Images: o.Images}), newShellTool(env), sleep.New(),
+		web.New(web.Options{Allowed: o.FetchAddresses, Images: o.Images}))
 	for _, t := range append(builtin, o.Tools...) {
 		env.builtins = append(env.builtins, newBuiltin(t))
 	}

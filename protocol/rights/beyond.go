@@ -3,6 +3,7 @@ package rights
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"nexus.internal/protocol"
 )
@@ -85,17 +86,24 @@ func missing(paths, dirs []string) (out []string) {
 	return out
 }
 
+func subset(names, of []string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(of, name) })
+}
+
 // BeyondAllowances names what was allowed for one session and not for the other.
 func BeyondAllowances(all, bound []protocol.Allowance) (over []string) {
 	for _, a := range all {
 		covered := func(b protocol.Allowance) bool {
 			return a.Tool == b.Tool && a.Action == b.Action && (a.Dir == b.Dir || b.Dir != "" && a.Dir != "" && Within(b.Dir, a.Dir)) &&
-				!slices.ContainsFunc(a.Programs, func(name string) bool { return !slices.Contains(b.Programs, name) })
+				subset(a.Programs, b.Programs) && subset(a.Hosts, b.Hosts)
 		}
 		if !slices.ContainsFunc(bound, covered) {
 			what := a.Tool
 			if a.Dir != "" {
 				what += " in " + a.Dir
+			}
+			if len(a.Hosts) > 0 {
+				what += " of " + strings.Join(a.Hosts, ", ")
 			}
 			over = append(over, what+", which was allowed for the session")
 		}

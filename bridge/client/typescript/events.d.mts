@@ -78,7 +78,7 @@ export interface Frames {
     turn_id: string;
     tool_id: string;
     tool_name: string;
-    action: "none" | "read" | "write" | "delegate" | "execute" | "external";
+    action: "none" | "read" | "write" | "delegate" | "execute" | "external" | "fetch";
     summary: string;
     reason: string;
     input: unknown;

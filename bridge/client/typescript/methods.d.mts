@@ -106,7 +106,7 @@ export type ListAgentsResult = {
       turn_id: string;
       tool_id: string;
       tool_name: string;
-      action: "none" | "read" | "write" | "delegate" | "execute" | "external";
+      action: "none" | "read" | "write" | "delegate" | "execute" | "external" | "fetch";
       summary: string;
       reason: string;
       input: unknown;
@@ -652,7 +652,7 @@ export type GetPermissionsResult = {
     turn_id: string;
     tool_id: string;
     tool_name: string;
-    action: "none" | "read" | "write" | "delegate" | "execute" | "external";
+    action: "none" | "read" | "write" | "delegate" | "execute" | "external" | "fetch";
     summary: string;
     reason: string;
     input: unknown;

@@ -68,6 +68,17 @@ func sniff(head []byte) encoding {
 	return inWindows1252
 }
 
+// Text is data as UTF-8, whichever of the known encodings it is in, without a byte order mark;
+// false if it is no text. It may end in the middle of a character.
+func Text(data []byte) (string, bool) {
+	e := sniff(data[:min(len(data), sniffed)])
+	if e == notText {
+		return "", false
+	}
+	text, err := io.ReadAll(e.reader(bytes.NewReader(data)))
+	return strings.ToValidUTF8(strings.TrimPrefix(string(text), byteMark), "\uFFFD"), err == nil
+}
+
 // isText reports whether head looks like the beginning of a text in UTF-8. Its
 // end may be in the middle of a character.
 func isText(head []byte) bool {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"time"
@@ -48,6 +49,8 @@ type Config struct {
 	Settings protocol.TurnSettings
 	// ToolTime bounds a call of a tool, whatever time it names; 0 is no such bound.
 	ToolTime time.Duration
+	// FetchAddresses are what web_fetch may reach beside the public internet.
+	FetchAddresses []netip.Prefix
 
 	personal []byte          // nil if there is none
 	own      map[string]bool // of providers: a trusted file was the last to say
@@ -400,6 +403,7 @@ func (c *Config) lay(path string, f file, by trust) {
 	}
 	if f.Tools != nil {
 		c.ToolTime = f.Tools.time()
+		c.FetchAddresses, _ = f.Tools.fetchAddresses() // they were checked
 	}
 	for name := range f.Providers {
 		c.own[name] = by == trusted
@@ -465,30 +469,3 @@ func (s Sessions) days() int {
 	}
 	return int(*s.KeepUnnamedDays)
 }
-
-// Tools says how agents use their tools.
-type Tools struct {
-	// TimeoutSeconds is how long a call of a tool may take, whatever time it names; nil leaves
-	// it to the call.
-	TimeoutSeconds *float64 `json:"timeout_s,omitzero" min:">0" max:"86400"`
-}
-
-// maxToolSeconds bounds the time of a call: a day.
-const maxToolSeconds = 86_400
-
-// ToolTime is the time of that many seconds; 0 if no call may take so long or so little.
-func ToolTime(seconds float64) time.Duration {
-	if !(seconds > 0 && seconds <= maxToolSeconds) {
-		return 0
-	}
-	return time.Duration(seconds * float64(time.Second))
-}
-
-func (t Tools) check() error {
-	if t.TimeoutSeconds != nil && t.time() == 0 {
-		return &strict.Error{Path: "tools.timeout_s", Problem: fmt.Sprintf("is not above 0 and at most %d", maxToolSeconds)}
-	}
-	return nil
-}
-
-func (t Tools) time() time.Duration { return ToolTime(protocol.Value(t.TimeoutSeconds)) }

@@ -239,6 +239,7 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"days without end", `{"sessions":{"keep_unnamed_days":36501}}`, `member "sessions.keep_unnamed_days" is more than 36500`},
 		{"a tool without time", `{"tools":{"timeout_s":0}}`, `member "tools.timeout_s" is not above 0 and at most 86400`},
 		{"a tool of more than a day", `{"tools":{"timeout_s":86401}}`, `member "tools.timeout_s" is not above 0 and at most 86400`},
+		{"an address that is none", `{"tools":{"fetch_addresses":["10.0.0.0/8","host"]}}`, `member "tools.fetch_addresses[1]" is "host", want an address or a network of them, as 10.1.0.0/16`},
 		{"a default model's name that is too long", `{"default_model":"local/` + strings.Repeat("m", 257) + `","providers":{"local":{"type":"openai","auth_method":"none"}}}`, `member "default_model" cannot be chosen: model: the name is 257 bytes long`},
 		{"no JSON", `{`, "config.json:1:2: "},
 		{"a misspelt member", "{\n  \"provders\": {}\n}", `config.json:2:3: member "provders" is not known; did you mean "providers"?`},
@@ -299,6 +300,7 @@ func TestProjectCannotTakeKeys(t *testing.T) {
 		{"limits", `{"limits":{"tokens":0}}`, true},
 		{"how long sessions are kept", `{"sessions":{"keep_unnamed_days":1}}`, true},
 		{"how long tools may take", `{"tools":{"timeout_s":1}}`, true},
+		{"what pages may be fetched", `{"tools":{"fetch_addresses":["127.0.0.1"]}}`, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -63,7 +63,7 @@ class _PermissionRequest(TypedDict):
     turn_id: str
     tool_id: str
     tool_name: str
-    action: Literal["none", "read", "write", "delegate", "execute", "external"]
+    action: Literal["none", "read", "write", "delegate", "execute", "external", "fetch"]
     summary: str
     reason: str
     input: Any

@@ -1,0 +1,4 @@
+package web
+
+// ToText is toText.
+var ToText = toText
