@@ -28,6 +28,7 @@ var readOnlyCommands = map[string]func(args []string) bool{
 	"test":   noPrefix("-v", "-R"),
 	"date":   dateReadOnly,
 	"file":   noOptions("CzZ", "--c", "--u"),
+	"git":    gitReadOnly,
 	"find":   noPrefix("-delete", "-exec", "-fls", "-fprint", "-ok"),
 	"printf": printfReadOnly,
 	"rg":     noOptions("z", "--hostname-bin", "--pre", "--search-zip"),
@@ -114,7 +115,12 @@ func literal(value string) (text string, ok bool) {
 	var b strings.Builder
 	for i := 0; i < len(value); i++ {
 		switch c := value[i]; c {
-		case '*', '?', '[', ']', '{', '}', '~', '$', '`':
+		case '~':
+			if i == 0 || !isWordByte(value[i-1]) { // a home, unless it is within a name, as in HEAD~1
+				return "", false
+			}
+			b.WriteByte(c)
+		case '*', '?', '[', ']', '{', '}', '$', '`':
 			return "", false
 		case '\\':
 			if i++; i == len(value) || value[i] == '\n' {
@@ -126,6 +132,10 @@ func literal(value string) (text string, ok bool) {
 		}
 	}
 	return b.String(), true
+}
+
+func isWordByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '^'
 }
 
 func doubleQuoted(q *syntax.DblQuoted) (text string, ok bool) {

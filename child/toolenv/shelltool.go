@@ -22,6 +22,9 @@ func newShellTool(env *Env) shellTool { return shellTool{shell.New(shell.Options
 
 func (s shellTool) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 	defer s.env.spill.prune()
+	if c.Permit.ReadOnly {
+		c = withSafeGit(c)
+	}
 	result, err := shell.New(shell.Options{
 		Dir: c.Permit.Policy.Cwd, Rules: s.env.rules(c.Permit, c.Name), OutputDir: s.env.spill.dir,
 	}).Run(ctx, c)
