@@ -336,6 +336,9 @@ func (a *Agent) Subscribe(after uint64) (*Subscription, error) {
 	return a.subscribe(func(uint64) uint64 { return after })
 }
 
+// LastEvent is the number of the agent's last event; 0 if there was none.
+func (a *Agent) LastEvent() uint64 { return a.hub.number() }
+
 // SubscribeNew is Subscribe for only what comes.
 func (a *Agent) SubscribeNew() (*Subscription, error) {
 	return a.subscribe(func(last uint64) uint64 { return last })

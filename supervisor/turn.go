@@ -99,6 +99,9 @@ type Result struct {
 	Usage       protocol.TurnUsage
 	Incarnation uint64 // that ran it last; 0 if it never ran, or that is not known
 	Attempt     int    // how often it was sent to the child; 0 as for Incarnation
+	// Ran is how long it took, from its first attempt on: without the wait before it. Of a recorded
+	// turn in whole milliseconds.
+	Ran time.Duration
 	// Replayed says that the prompt's id had been used before and this is the
 	// outcome recorded then.
 	Replayed bool
@@ -122,6 +125,7 @@ type Turn struct {
 	limit       time.Duration   // of what is left to run, when it does not; 0 for none
 	late        error           // what it ends with if it exceeds that
 	began       time.Time       // of the attempt
+	first       time.Time       // of the first attempt
 	attempt     int             // counts from 1; 0 before it ran
 	incarnation uint64
 	text        []byte        // of the attempt; only ever appended to, so what was read stays valid
@@ -154,6 +158,9 @@ func (t *Turn) begin(incarnation uint64) {
 	t.incarnation = incarnation
 	t.attempt++
 	t.began = time.Now()
+	if t.attempt == 1 {
+		t.first = t.began
+	}
 	t.text, t.afterTool, t.truncated = nil, false, false
 	t.fault, t.faulted = "", false
 }

@@ -183,6 +183,9 @@ func (s *agentState) finish(t *Turn, o Outcome, err error) {
 		TurnID: t.id, Outcome: o, Text: string(t.text), Truncated: t.truncated,
 		Incarnation: t.incarnation, Attempt: t.attempt, Err: err,
 	}
+	if t.attempt > 0 {
+		t.result.Ran = time.Since(t.first)
+	}
 	if t.end != nil {
 		t.result.Usage, t.result.StopReason = t.end.Usage, t.end.StopReason
 	}

@@ -222,11 +222,13 @@ var (
 	ExecuteTask = Def[ExecuteTaskParams, ExecuteTaskResult]{
 		Name: "execute_task", Scope: Both, Effect: Changes,
 		Summary: "Have the executor do one task and report in a fixed shape",
+		Stream:  taskStream,
 		Errors:  turnErrors,
 	}
 	CreatePlan = Def[CreatePlanParams, CreatePlanResult]{
 		Name: "create_plan", Scope: Both, Effect: Changes,
 		Summary: "Have the planner divide a request into tasks",
+		Stream:  taskStream,
 		Errors:  append(turnErrors[:len(turnErrors):len(turnErrors)], KindCancelled),
 	}
 	ValidateCode = Def[ValidateCodeParams, ValidateCodeResult]{

@@ -1,11 +1,11 @@
 package api
 
-// The notifications of a streaming send (SPEC §6.4), in their order. They are
+// The notifications of a streaming send (SPEC §6.4) and of a streaming task (SPEC §6.7), in their order. They are
 // JSON-RPC notifications whose method is the constant's value.
 const (
 	StreamStart   = "stream_start"
 	StreamData    = "stream_data"
-	StreamRestart = "stream_restart" // only where a send with on_crash retry is sent again
+	StreamRestart = "stream_restart" // where a send is sent again, or a task has another turn
 	StreamEnd     = "stream_end"
 )
 
@@ -32,6 +32,12 @@ var (
 		{StreamRestart, StreamRestartParams{}},
 		{StreamEnd, StreamEndParams{}},
 	}
+	taskStream = []Notification{
+		{StreamStart, StreamStartParams{}},
+		{StreamData, TaskDataParams{}},
+		{StreamRestart, StreamRestartParams{}},
+		{StreamEnd, StreamEndParams{}},
+	}
 	planStream = []Notification{
 		{PlanStart, PlanStartParams{}}, {TaskStart, TaskStartParams{}}, {TaskEnd, TaskEndParams{}}, {PlanEnd, PlanEndParams{}},
 	}
@@ -49,6 +55,27 @@ type (
 		StreamID string `json:"stream_id"`
 		Chunk    string `json:"chunk"`
 		Sequence uint64 `json:"sequence"`
+	}
+
+	// TaskDataParams carry what an agent says and does for a task: exactly one of Chunk, Tool and
+	// Progress. Sequence counts from 1.
+	TaskDataParams struct {
+		StreamID string `json:"stream_id"`
+		// A piece of what the model says; "" for the others.
+		Chunk    string `json:"chunk"`
+		Sequence uint64 `json:"sequence"`
+		// A call of a tool that begins or has ended.
+		Tool *TaskTool `json:"tool,omitzero"`
+		// What else happens: the turn has begun; the model's service failed and is asked again, or another
+		// model in its place; old messages give way to a summary.
+		Progress string `json:"progress,omitzero" enum:"started,retry,fallback,compaction_start"`
+	}
+	// TaskTool is a call of a tool.
+	TaskTool struct {
+		ToolID   string `json:"tool_id"`
+		ToolName string `json:"tool_name,omitzero"` // where it begins
+		Status   string `json:"status" enum:"started,ended"`
+		IsError  bool   `json:"is_error,omitzero" wire:"default"` // it failed, was refused or aborted
 	}
 
 	// StreamRestartParams say that the chunks before are void: the answer begins

@@ -101,7 +101,7 @@ type (
 	}
 	// TaskMetadata is the time and the tokens of a task.
 	TaskMetadata struct {
-		ExecutionTimeMS int64  `json:"execution_time_ms"` // wall clock, waiting included
+		ExecutionTimeMS int64  `json:"execution_time_ms"` // of the turns, without the wait for the agent
 		TokensUsed      uint64 `json:"tokens_used"`       // in and out
 		Model           string `json:"model"`
 		AgentID         string `json:"agent_id"`

@@ -118,8 +118,8 @@ func Register(r *rpc.Router, o Options) {
 	rpc.Handle(r, api.RenameSession, sessions.rename)
 	rpc.Handle(r, api.DeleteSession, sessions.delete)
 
-	rpc.Handle(r, api.ExecuteTask, tasks.execute)
-	rpc.Handle(r, api.CreatePlan, tasks.createPlan)
+	rpc.HandleStream(r, api.ExecuteTask, tasks.execute)
+	rpc.HandleStream(r, api.CreatePlan, tasks.createPlan)
 	rpc.HandleStream(r, api.RunPlan, o.Plans.Serve)
 	rpc.Handle(r, api.ListRuns, o.Plans.List)
 	rpc.Handle(r, api.GetRun, o.Plans.Get)

@@ -61,12 +61,30 @@ func (o ofRole) Start(ctx context.Context, name string) (*supervisor.Agent, erro
 	return o.agents.CreateFor(ctx, o.call, p)
 }
 
-func (m *taskMethods) execute(ctx context.Context, c *rpc.Call, p api.ExecuteTaskParams) (api.ExecuteTaskResult, error) {
+// streamed has a task done, and tells of it as it goes if out is not nil; a is nil if it has an
+// agent of its own.
+func streamed[R any](ctx context.Context, m *taskMethods, out *rpc.Stream, id string, a *supervisor.Agent, do func(context.Context) (R, error)) (R, error) {
+	if out == nil {
+		return do(ctx)
+	}
+	agent := ""
+	if a != nil {
+		agent = a.ID()
+	}
+	return task.Stream(ctx, m.tasks, out, id, agent, do)
+}
+
+func (m *taskMethods) execute(ctx context.Context, c *rpc.Call, p api.ExecuteTaskParams, out *rpc.Stream) (api.ExecuteTaskResult, error) {
 	a, err := m.namedAgent(ctx, c, p.AgentID)
 	if err != nil {
 		return api.ExecuteTaskResult{}, err
 	}
 	id := task.RequestID(p.RequestID)
+	return streamed(ctx, m, out, id, a, func(ctx context.Context) (api.ExecuteTaskResult, error) { return m.executeBy(ctx, c, a, p, id) })
+}
+
+// executeBy has an agent do a task; if a is nil, one of its own.
+func (m *taskMethods) executeBy(ctx context.Context, c *rpc.Call, a *supervisor.Agent, p api.ExecuteTaskParams, id string) (api.ExecuteTaskResult, error) {
 	switch {
 	case a == nil:
 		p.RequestID = nil
@@ -92,11 +110,17 @@ func (m *taskMethods) execute(ctx context.Context, c *rpc.Call, p api.ExecuteTas
 	return result, nil
 }
 
-func (m *taskMethods) createPlan(ctx context.Context, c *rpc.Call, p api.CreatePlanParams) (api.CreatePlanResult, error) {
+func (m *taskMethods) createPlan(ctx context.Context, c *rpc.Call, p api.CreatePlanParams, out *rpc.Stream) (api.CreatePlanResult, error) {
 	a, err := m.namedAgent(ctx, c, p.AgentID)
 	if err != nil {
 		return api.CreatePlanResult{}, err
 	}
+	id := task.RequestID(p.RequestID)
+	return streamed(ctx, m, out, id, a, func(ctx context.Context) (api.CreatePlanResult, error) { return m.planBy(ctx, c, a, p, id) })
+}
+
+// planBy has an agent make a plan; if a is nil, one of its own.
+func (m *taskMethods) planBy(ctx context.Context, c *rpc.Call, a *supervisor.Agent, p api.CreatePlanParams, id string) (result api.CreatePlanResult, err error) {
 	most, limit := api.MaxTasks, task.TimeLimit(p)
 	if p.Constraints != nil && p.Constraints.MaxTasks != nil {
 		most = *p.Constraints.MaxTasks
@@ -104,14 +128,13 @@ func (m *taskMethods) createPlan(ctx context.Context, c *rpc.Call, p api.CreateP
 	if p.TimeoutS == nil && limit > 0 {
 		p.TimeoutS = &limit
 	}
-	e := task.Prompt{ID: task.RequestID(p.RequestID), Text: task.PlanPrompt(p, most), Timeout: task.Timeout(p.TimeoutS)}
+	e := task.Prompt{ID: id, Text: task.PlanPrompt(p, most), Timeout: task.Timeout(p.TimeoutS)}
 	ask := func(ctx context.Context, a *supervisor.Agent) (result api.CreatePlanResult, cancelled bool, err error) {
 		var cost task.Cost
 		result.Plan, cost, err = task.Ask(ctx, m.tasks, a, e, func(reply string) (api.Plan, error) { return task.ReadPlan(reply, most, limit) })
 		result.Replayed = cost.Replayed
 		return result, cost.Cancelled != nil, err
 	}
-	var result api.CreatePlanResult
 	var cancelled bool
 	switch {
 	case a == nil:

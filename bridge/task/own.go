@@ -91,7 +91,7 @@ func Own[R any](
 	}
 	e.Replayed = one.kept
 	if begins {
-		lives, end := r.begin(context.WithoutCancel(ctx), t.ID, "")
+		lives, end := r.begin(context.WithoutCancel(ctx), t.ID, nil)
 		go func() { // joined by the drain, as it is in o.Requests
 			defer r.o.Requests.Leave()
 			var result R

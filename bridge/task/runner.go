@@ -26,8 +26,9 @@ type Runner struct {
 	locks   agents.KeyLock // by task that has an agent of its own
 	pruning sync.Mutex     // held by prune
 
-	mu      sync.Mutex      // guards what follows
-	working []*attempt      // what is under way
+	mu      sync.Mutex // guards what follows
+	working []*attempt // what is under way
+	watches map[*watch]struct{}
 	runs    map[string]*run // that have an agent of their own
 }
 
@@ -43,7 +44,9 @@ type Options struct {
 }
 
 // NewRunner returns a Runner that does nothing yet.
-func NewRunner(o Options) *Runner { return &Runner{o: o, runs: map[string]*run{}} }
+func NewRunner(o Options) *Runner {
+	return &Runner{o: o, runs: map[string]*run{}, watches: map[*watch]struct{}{}}
+}
 
 // abortTimeout is how long a turn of a task that was cancelled may take to end.
 const abortTimeout = 10 * time.Second
@@ -51,18 +54,28 @@ const abortTimeout = 10 * time.Second
 // attempt is a task that an agent works on.
 type attempt struct {
 	id, agent string
+	worker    *supervisor.Agent // nil until it is made
+	after     uint64            // the number of the agent's last event before it
 	cancel    context.CancelCauseFunc
 	done      chan struct{} // closed at last; cancelled is valid then
 	cancelled bool
 }
 
-// begin notes that an agent works on a task. The context ends with supervisor.ErrAborted when the
+// begin notes that an agent works on a task; nil if it is yet to be made. The context ends with supervisor.ErrAborted when the
 // task is cancelled; end must be called, with whether it ended so.
-func (r *Runner) begin(ctx context.Context, id, agent string) (working context.Context, end func(cancelled bool)) {
+func (r *Runner) begin(ctx context.Context, id string, worker *supervisor.Agent) (working context.Context, end func(cancelled bool)) {
 	working, cancel := context.WithCancelCause(ctx)
-	a := &attempt{id: id, agent: agent, cancel: cancel, done: make(chan struct{})}
+	a := &attempt{id: id, worker: worker, cancel: cancel, done: make(chan struct{})}
+	if worker != nil {
+		a.agent, a.after = worker.ID(), worker.LastEvent()
+	}
 	r.mu.Lock()
 	r.working = append(r.working, a)
+	for w := range r.watches {
+		if w.meant(a) {
+			r.tell(w, a)
+		}
+	}
 	r.mu.Unlock()
 	return working, func(cancelled bool) {
 		cancel(nil)
@@ -145,7 +158,7 @@ type Prompt struct {
 type Cost struct {
 	Turns     []string // ids
 	Usage     protocol.TurnUsage
-	Elapsed   time.Duration
+	Elapsed   time.Duration // without the wait for the agent
 	Repaired  bool
 	Replayed  bool  // all of it had ended before
 	Cancelled error // why, if it was; then there is no answer
@@ -170,11 +183,8 @@ func (r *Runner) beginTurn(ctx context.Context, a *supervisor.Agent, e Prompt, o
 // turn goes on then, unless ctx ended by supervisor.ErrAborted, which cancels it.
 func Ask[T any](ctx context.Context, r *Runner, a *supervisor.Agent, e Prompt, read func(string) (T, error)) (answer T, c Cost, err error) {
 	start := time.Now()
-	ctx, end := r.begin(ctx, e.ID, a.ID())
-	defer func() {
-		c.Elapsed = time.Since(start)
-		end(c.Cancelled != nil)
-	}()
+	ctx, end := r.begin(ctx, e.ID, a)
+	defer func() { end(c.Cancelled != nil) }()
 	c.Replayed = true
 	how := supervisor.PromptOptions{Hold: true}
 	for first := true; ; first = false {
@@ -197,6 +207,7 @@ func Ask[T any](ctx context.Context, r *Runner, a *supervisor.Agent, e Prompt, r
 			}
 		}
 		c.Usage.Add(outcome.Usage)
+		c.Elapsed += outcome.Ran
 		c.Replayed = c.Replayed && outcome.Replayed
 		switch {
 		case outcome.Outcome == supervisor.Cancelled && (outcome.Replayed || !errors.Is(err, supervisor.ErrDraining)):

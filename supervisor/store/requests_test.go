@@ -266,7 +266,7 @@ func TestALaterVersionIsRefused(t *testing.T) {
 func TestLinesByHand(t *testing.T) {
 	model := "m"
 	whole := supervisor.Result{
-		Outcome: supervisor.Completed, StopReason: "completed", Incarnation: 2, Attempt: 3, Truncated: true, Text: "a\"\u2028\n<€",
+		Outcome: supervisor.Completed, StopReason: "completed", Incarnation: 2, Attempt: 3, Ran: time.Second, Truncated: true, Text: "a\"\u2028\n<€",
 		Usage: protocol.TurnUsage{InputTokens: 4, CacheCreation1h: new(uint64(5)), Estimated: true, Model: &model},
 	}
 	failed, foreign := whole, whole

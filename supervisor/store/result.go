@@ -39,6 +39,7 @@ type (
 		Usage       protocol.TurnUsage  `json:"usage"`
 		Incarnation uint64              `json:"incarnation"`
 		Attempt     int                 `json:"attempt,omitzero" wire:"default"`
+		RanMS       int                 `json:"ran_ms,omitzero" wire:"default"`
 		Error       *failure            `json:"error,omitzero"`
 		Truncated   bool                `json:"truncated,omitzero" wire:"default"`
 		Text        string              `json:"text,omitempty" wire:"default"`
@@ -87,6 +88,7 @@ func (e ended) members(dst []byte) ([]byte, error) {
 	m.Usage("usage", e.Usage)
 	m.Uint("incarnation", e.Incarnation)
 	m.OmitZero("attempt", e.Attempt)
+	m.OmitZero("ran_ms", e.RanMS)
 	m.OmitFalse("truncated", e.Truncated)
 	m.OmitEmpty("text", e.Text)
 	return m.Close()
@@ -109,7 +111,7 @@ func endedOf(number, of uint64, r supervisor.Result) ended {
 	text := textcut.Head(r.Text, maxText)
 	return ended{
 		Number: number, Of: of, Outcome: r.Outcome, StopReason: r.StopReason, Usage: r.Usage,
-		Incarnation: r.Incarnation, Attempt: r.Attempt, Error: failureOf(r.Err), Truncated: r.Truncated || len(text) < len(r.Text), Text: text,
+		Incarnation: r.Incarnation, Attempt: r.Attempt, RanMS: int(r.Ran.Milliseconds()), Error: failureOf(r.Err), Truncated: r.Truncated || len(text) < len(r.Text), Text: text,
 	}
 }
 
@@ -138,7 +140,7 @@ func (e ended) short() (line []byte) {
 func (e ended) result(id string) *supervisor.Result {
 	return &supervisor.Result{
 		TurnID: id, Outcome: e.Outcome, Text: e.Text, Truncated: e.Truncated, StopReason: e.StopReason,
-		Usage: e.Usage, Incarnation: e.Incarnation, Attempt: e.Attempt, Err: e.Error.err(),
+		Usage: e.Usage, Incarnation: e.Incarnation, Attempt: e.Attempt, Ran: time.Duration(e.RanMS) * time.Millisecond, Err: e.Error.err(),
 	}
 }
 

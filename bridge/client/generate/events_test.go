@@ -42,6 +42,14 @@ var aboutStreams = map[string]aboutStream{
 			"        earlier ends no turn, unless on_disconnect says so. timeout bounds the wait for the\n        first part.\n",
 		typeScript: " The texts joined, since the last restart, are the\n   * result's content. timeout bounds the wait for the first part.",
 	},
+	"execute_task": {
+		part: "ExecuteTaskPart", summary: "Have a task done and hear of it as it goes", python: pythonTask,
+		typeScript: typeScriptTask,
+	},
+	"create_plan": {
+		part: "CreatePlanPart", summary: "Have a plan made and hear of it as it goes", python: pythonTask,
+		typeScript: typeScriptTask,
+	},
 	"run_plan": {
 		part: "PlanPart", summary: "Carry out a plan as run_plan does, and hear of it as it goes",
 		python: "        The last part is the result. To leave earlier ends no run. timeout bounds the\n" +
@@ -49,6 +57,12 @@ var aboutStreams = map[string]aboutStream{
 		typeScript: " To leave\n   * earlier ends no run. timeout bounds the wait for the first part.",
 	},
 }
+
+const (
+	pythonTask = "        The last part is the result. To leave earlier ends no task. timeout bounds the\n" +
+		"        wait for the first part.\n"
+	typeScriptTask = " To leave\n   * earlier ends no task. timeout bounds the wait for the first part."
+)
 
 // planNotes are the notifications of a streamed run_plan, with the schemas of their
 // parameters.
@@ -159,7 +173,7 @@ func typeScriptEvents(list []row) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "// %s\n\nimport type { CallOptions, RunPlanParams, RunPlanResult, SendParams, SendResult } from \"./methods.mjs\";\n\n"+
+	fmt.Fprintf(&b, "// %s\n\nimport type {\n  CallOptions,\n  CreatePlanParams,\n  CreatePlanResult,\n  ExecuteTaskParams,\n  ExecuteTaskResult,\n  RunPlanParams,\n  RunPlanResult,\n  SendParams,\n  SendResult,\n} from \"./methods.mjs\";\n\n"+
 		"/** What an event says, by its type. A later server may have others. */\nexport interface Frames {\n", generated)
 	var agent, bare, owned []string
 	for _, e := range told {
@@ -224,6 +238,19 @@ export type PlanPart =%s
  * or the connection broke and the answer is told from its start.
  */
 export type Part = { type: "text"; text: string } | { type: "restart" } | { type: "result"; result: SendResult };
+
+/**
+ * A piece of a streamed task (SPEC.md, section 6.7); the last one is the result. restart says that
+ * the parts before it are void.
+ */
+export type TaskPart<R> =
+  | { type: "text"; text: string }
+  | { type: "tool"; tool: { tool_id: string; tool_name?: string; status: "started" | "ended"; is_error?: boolean } }
+  | { type: "progress"; progress: string }
+  | { type: "restart" }
+  | { type: "result"; result: R };
+export type ExecuteTaskPart = TaskPart<ExecuteTaskResult>;
+export type CreatePlanPart = TaskPart<CreatePlanResult>;
 
 /** Every method whose answer can come in parts. */
 export interface Streams {

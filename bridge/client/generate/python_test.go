@@ -52,7 +52,7 @@ func pythonSync(list []row) ([]byte, error) {
 func pythonMethods(list []row, s shape) ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s\n\"\"\"%s\"\"\"\n\n", generated, s.about)
-	fmt.Fprintf(&b, "from typing import Any, Dict, %s, List, Literal, Optional, Union, cast\n\nfrom . import params, results\nfrom .core import Part\nfrom .events import PlanPart\n\n\n", s.imported)
+	fmt.Fprintf(&b, "from typing import Any, Dict, %s, List, Literal, Optional, Union, cast\n\nfrom . import params, results\nfrom .core import CreatePlanPart, ExecuteTaskPart, Part\nfrom .events import PlanPart\n\n\n", s.imported)
 	hint := paramHint(list)
 	fmt.Fprintf(&b, "class %s:\n    \"\"\"%s\"\"\"\n\n    %s _call(self, method: str, given: Dict[str, Any]) -> Any:\n"+
 		"        raise NotImplementedError\n\n    def _stream(self, method: str, given: Dict[str, Any]) -> Any:\n"+

@@ -89,6 +89,32 @@ export class NexusClient {
     }
   }
 
+  executeTaskStream(params, options) {
+    return this.#taskStream("execute_task", params, options);
+  }
+
+  createPlanStream(params, options) {
+    return this.#taskStream("create_plan", params, options);
+  }
+
+  async *#taskStream(method, params, options) {
+    let said = false;
+    for await (const { type, data } of this.#told(method, params, options)) {
+      if (type === "stream_data") {
+        said = true;
+        const { tool, progress, chunk } = data.params;
+        if (tool) yield { type: "tool", tool };
+        else if (progress) yield { type: "progress", progress };
+        else yield { type: "text", text: chunk };
+      } else if (type === "stream_restart" || (type === "again" && said)) {
+        said = false;
+        yield { type: "restart" };
+      } else if (type === "response") {
+        yield { type: "result", result: data };
+      }
+    }
+  }
+
   async *runPlanStream(params, options) {
     for await (const { type, data } of this.#told("run_plan", params, options)) {
       if (type === "response") yield { type: "result", result: data };

@@ -11,14 +11,27 @@ proves that it has the API key before the key is sent.
 
 from . import events, params, results
 from .client import NexusClient, NexusClientSync, detect, detect_sync
-from .core import Part, Readiness, RestartPart, ResultPart, TextPart
+from .core import (
+    CreatePlanPart,
+    ExecuteTaskPart,
+    Part,
+    ProgressPart,
+    Readiness,
+    RestartPart,
+    ResultPart,
+    TaskEnded,
+    TextPart,
+    ToolPart,
+)
 from .errors import ClientError, NexusError
 from .events import AnyEvent, Event, PlanEnded, PlanNote, PlanPart, StreamEvent
 
 __all__ = [
     "AnyEvent",
     "ClientError",
+    "CreatePlanPart",
     "Event",
+    "ExecuteTaskPart",
     "NexusClient",
     "NexusClientSync",
     "NexusError",
@@ -26,11 +39,14 @@ __all__ = [
     "PlanEnded",
     "PlanNote",
     "PlanPart",
+    "ProgressPart",
     "Readiness",
     "RestartPart",
     "ResultPart",
     "StreamEvent",
+    "TaskEnded",
     "TextPart",
+    "ToolPart",
     "detect",
     "detect_sync",
     "events",

@@ -4,7 +4,7 @@
 from typing import Any, Dict, AsyncGenerator, List, Literal, Optional, Union, cast
 
 from . import params, results
-from .core import Part
+from .core import CreatePlanPart, ExecuteTaskPart, Part
 from .events import PlanPart
 
 
@@ -146,6 +146,24 @@ class AsyncMethods:
         """Have the executor do one task and report in a fixed shape."""
         return cast(results.ExecuteTask, await self._call("execute_task", locals()))
 
+    def execute_task_stream(
+        self,
+        task_type: Literal["code_generation", "refactoring", "analysis", "testing"],
+        prompt: str,
+        context: Optional[params.TaskContext] = None,
+        *,
+        options: Optional[params.TaskOptions] = None,
+        agent_id: Optional[str] = None,
+        timeout_s: Optional[float] = None,
+        request_id: Optional[str] = None,
+    ) -> AsyncGenerator[ExecuteTaskPart, None]:
+        """Have a task done and hear of it as it goes.
+
+        The last part is the result. To leave earlier ends no task. timeout bounds the
+        wait for the first part.
+        """
+        return cast(AsyncGenerator[ExecuteTaskPart, None], self._stream("execute_task", locals()))
+
     async def create_plan(
         self,
         user_request: str,
@@ -158,6 +176,23 @@ class AsyncMethods:
     ) -> results.CreatePlan:
         """Have the planner divide a request into tasks."""
         return cast(results.CreatePlan, await self._call("create_plan", locals()))
+
+    def create_plan_stream(
+        self,
+        user_request: str,
+        current_state: Optional[params.PlanState] = None,
+        *,
+        constraints: Optional[params.PlanConstraints] = None,
+        agent_id: Optional[str] = None,
+        timeout_s: Optional[float] = None,
+        request_id: Optional[str] = None,
+    ) -> AsyncGenerator[CreatePlanPart, None]:
+        """Have a plan made and hear of it as it goes.
+
+        The last part is the result. To leave earlier ends no task. timeout bounds the
+        wait for the first part.
+        """
+        return cast(AsyncGenerator[CreatePlanPart, None], self._stream("create_plan", locals()))
 
     async def validate_code(
         self,

@@ -7,7 +7,23 @@ import random
 import urllib.parse
 import uuid
 from dataclasses import dataclass
-from typing import Any, AsyncGenerator, Awaitable, Callable, Dict, Iterator, List, Literal, Optional, Tuple, TypedDict, TypeVar, Union, cast
+from typing import (
+    Any,
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Dict,
+    Generic,
+    Iterator,
+    List,
+    Literal,
+    Optional,
+    Tuple,
+    TypedDict,
+    TypeVar,
+    Union,
+    cast,
+)
 
 from . import keys, results
 from ._table import METHODS, Method
@@ -17,6 +33,7 @@ from .target import Target, target
 from .wire import IO, MAX_LINE, Broken, Connection, Deadline, Late, Refused, Response, Strange
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 RETRIES = 5  # with the pauses, about six seconds
 _FIRST_PAUSE, _LONG_PAUSE = 0.2, 5.0  # doubled from try to try, and half of it left to chance
@@ -58,6 +75,39 @@ class ResultPart:
     text: Literal[""] = ""
     type: Literal["result"] = "result"
     restart: Literal[False] = False
+
+
+@dataclass(frozen=True)
+class ToolPart:
+    """A call of a tool in a task that begins or has ended."""
+
+    tool_id: str
+    tool_name: Optional[str]  # where it begins
+    status: Literal["started", "ended"]
+    is_error: bool  # it failed, was refused or aborted
+    type: Literal["tool"] = "tool"
+    result: None = None
+
+
+@dataclass(frozen=True)
+class ProgressPart:
+    """What else happens in a task: started, retry, fallback or compaction_start."""
+
+    progress: str
+    type: Literal["progress"] = "progress"
+    result: None = None
+
+
+@dataclass(frozen=True)
+class TaskEnded(Generic[R]):
+    """The last part of a streamed task: its result."""
+
+    result: R
+    type: Literal["result"] = "result"
+
+
+ExecuteTaskPart = Union[TextPart, ToolPart, ProgressPart, RestartPart, TaskEnded[results.ExecuteTask]]
+CreatePlanPart = Union[TextPart, ToolPart, ProgressPart, RestartPart, TaskEnded[results.CreatePlan]]
 
 
 class Readiness(TypedDict):
@@ -163,7 +213,11 @@ class Core:
 
     def stream(self, method: str, given: Dict[str, Any], timeout: Optional[float]) -> AsyncGenerator[Any, None]:
         """Call a method whose answer comes in parts."""
-        return {"send": self._send_stream, "run_plan": self._run_plan_stream}[method](given, timeout)
+        if method == "send":
+            return self._send_stream(given, timeout)
+        if method == "run_plan":
+            return self._run_plan_stream(given, timeout)
+        return self._task_stream(method, given, timeout)
 
     async def _send_stream(self, given: Dict[str, Any], timeout: Optional[float]) -> AsyncGenerator[Part, None]:
         """A send whose answer comes in parts."""
@@ -181,6 +235,30 @@ class Core:
                     if not said and event.data.get("content"):  # of a turn that had ended before
                         yield TextPart(event.data["content"])
                     yield ResultPart(cast(results.Send, event.data))
+        finally:
+            await told.aclose()
+
+    async def _task_stream(self, method: str, given: Dict[str, Any], timeout: Optional[float]) -> AsyncGenerator[Any, None]:
+        """A task that is told as it goes."""
+        said = False
+        told = self._told(method, given, timeout)
+        try:
+            async for event in told:
+                if event.type == "stream_data":
+                    said = True
+                    data = event.data["params"]
+                    if data.get("tool"):
+                        tool = data["tool"]
+                        yield ToolPart(tool["tool_id"], tool.get("tool_name"), tool["status"], tool.get("is_error", False))
+                    elif data.get("progress"):
+                        yield ProgressPart(data["progress"])
+                    else:
+                        yield TextPart(data["chunk"])
+                elif event.type == "stream_restart" or (event.type == _AGAIN and said):
+                    said = False
+                    yield RestartPart()
+                elif event.type == "response":
+                    yield TaskEnded(event.data)
         finally:
             await told.aclose()
 

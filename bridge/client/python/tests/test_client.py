@@ -115,6 +115,20 @@ class Real(Bounded):
 
         asyncio.run(leave())
 
+    def test_task_stream(self) -> None:
+        parts = list(self.sync().execute_task_stream("code_generation", "Write a hello in Go", request_id="hello"))
+        self.assertEqual([p.type for p in parts[:2]] + [parts[-1].type], ["progress", "text", "result"])
+        self.assertEqual(parts[-1].result["status"], "success")
+        again = list(self.sync().execute_task_stream("code_generation", "Write a hello in Go", request_id="hello"))
+        self.assertEqual(([p.type for p in again], again[0].result["replayed"]), (["result"], True))
+
+        async def plan() -> None:
+            async with self.client() as client:
+                parts = [p async for p in client.create_plan_stream("Add a health check")]
+                self.assertTrue(parts[-1].result["plan"]["tasks"])
+
+        asyncio.run(plan())
+
     def test_run_of_a_plan(self) -> None:
         self.server = self.started(SCENARIO)
         self.assertEqual(self.sync().readyz()["status"], "ready")

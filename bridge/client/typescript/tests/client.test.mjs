@@ -126,6 +126,18 @@ describe("a real server", () => {
     await assert.rejects(all(client().runPlanStream({ plan: { tasks: [] } })), { type: "INVALID_PARAMS" });
   });
 
+  test("a task that is told as it goes", async (t) => {
+    const { client } = await real(t);
+    const task = { task_type: "code_generation", prompt: "Write a hello in Go", request_id: "hello" };
+    const parts = await all(client().executeTaskStream(task));
+    assert.deepEqual([...parts.slice(0, 2), parts.at(-1)].map((p) => p.type), ["progress", "text", "result"]);
+    assert.equal(parts.at(-1).result.status, "success");
+    const again = await all(client().executeTaskStream(task));
+    assert.deepEqual(again.map((p) => [p.type, p.result.replayed]), [["result", true]]);
+    const plan = await all(client().createPlanStream({ user_request: "Add a health check" }));
+    assert.ok(plan.at(-1).result.plan.tasks.length > 0);
+  });
+
   test("a run of a plan goes on with a later server", async (t) => {
     const { server, client } = await real(t, { scenario: SCENARIO });
     const parts = [];
