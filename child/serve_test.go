@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -109,9 +110,8 @@ func options() child.Options {
 
 // at is an Env in that directory with the tool sleep alone.
 func at(dir string) *toolenv.Env {
-	w, err := toolenv.Open(toolenv.Options{Cwd: dir, Permissions: protocol.Permissions{DisabledTools: []string{
-		"read_file", "write_file", "edit_file", "list_directory", "glob", "search_text", "shell",
-	}}})
+	others := slices.DeleteFunc(slices.Clone(protocol.BuiltinTools), func(name string) bool { return name == "sleep" })
+	w, err := toolenv.Open(toolenv.Options{Cwd: dir, Permissions: protocol.Permissions{DisabledTools: others}})
 	if err != nil {
 		panic(err)
 	}

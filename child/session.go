@@ -9,6 +9,7 @@ import (
 
 	"nexus.internal/child/conversation"
 	"nexus.internal/child/prompt"
+	"nexus.internal/child/tool/todo"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/transcript"
 )
@@ -41,6 +42,7 @@ type settings struct {
 // openSession makes the session with which a child begins.
 func openSession(o *Options) *session {
 	state := o.State
+	_, notes := todo.Split(state.Notes)
 	preamble := conversation.Preamble{
 		System: o.Prompt.Text, Model: o.Start.name(), ContextWindow: o.Start.ContextWindow, MaxMessages: int(*o.Settings.MaxMessages),
 		Tools: o.ToolEnv.Tools().Specs(),
@@ -49,7 +51,7 @@ func openSession(o *Options) *session {
 	return &session{
 		Options: o, conversation: conversation.New(state.Messages, preamble),
 		id: state.SessionID, settings: settings{
-			model: o.Start, prompt: o.Prompt, notes: state.Notes, turns: o.Settings, said: protocol.Value(state.Settings.Turns),
+			model: o.Start, prompt: o.Prompt, notes: notes, turns: o.Settings, said: protocol.Value(state.Settings.Turns),
 		},
 		usage: usageTotals{sum: state.Usage, byModel: maps.Clone(state.ByModel)},
 		turns: state.Turns, endedAt: state.LastActionAt, haltedAtLimit: string(state.LastOutcome) == string(protocol.StopMaxIterations),

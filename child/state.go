@@ -33,7 +33,7 @@ func (s *session) state(active protocol.Command, queued int) protocol.State {
 		LastActionAt: stamp(s.endedAt), ParentAgentID: optional(s.ParentAgent),
 		Usage: s.usage.tokens(), Cost: s.usage.cost(s.Models),
 		Notes: uint64(len(s.settings.notes)), CompactAt: *s.settings.turns.CompactAt, MaxMessages: *s.settings.turns.MaxMessages,
-		MCPServers: s.Servers.Status(), Settings: s.settings.turns,
+		MCPServers: s.Servers.Status(), Settings: s.settings.turns, Todo: s.ToolEnv.Todo().Items(),
 	}
 	if active != nil {
 		_, compacting := active.(protocol.Compact)

@@ -35,6 +35,14 @@ type (
 		MaxMessages            uint64       `json:"max_messages" wire:"default"`
 		MCPServers             []MCPServer  `json:"mcp_servers" wire:"default"`
 		Settings               TurnSettings `json:"settings" wire:"default"` // all that hold
+		// Todo is the list of the tool todo.
+		Todo []TodoItem `json:"todo,omitempty" wire:"default"`
+	}
+
+	// TodoItem is one thing to do.
+	TodoItem struct {
+		Text   string `json:"text"`
+		Status string `json:"status" enum:"pending,in_progress,done"`
 	}
 
 	// PermissionState is what an agent may do and what was allowed beside it.

@@ -39,10 +39,27 @@ func IsSummary(m protocol.Message) bool {
 	return m.Role == protocol.RoleUser && strings.HasPrefix(m.Content, summaryHead)
 }
 
-// NewSummary makes the message that stands for what was summarised. It speaks
-// as the user, since that is what every provider accepts in the first place.
-func NewSummary(text string, at time.Time) protocol.Message {
+// todoHead stands before the list of things to do at the end of a summary.
+const todoHead = "\n\nThings to do, as the tool todo had them then:\n"
+
+// NewSummary makes the message that stands for what was summarised, with what there is to do,
+// "" for nothing. It speaks as the user, since that is what every provider accepts in the
+// first place.
+func NewSummary(text, todo string, at time.Time) protocol.Message {
+	if todo != "" {
+		text += todoHead + todo
+	}
 	return protocol.Message{Role: protocol.RoleUser, Content: summaryHead + text, At: at.UTC()}
+}
+
+// summarised is the text of a summary without what there was to do, which a later summary has
+// as it is then.
+func summarised(m protocol.Message) string {
+	text := strings.TrimPrefix(m.Content, summaryHead)
+	if at := strings.LastIndex(text, todoHead); at >= 0 {
+		text = text[:at]
+	}
+	return text
 }
 
 // UserText is what the user said in a message: of a summary made by rule, all but
@@ -52,7 +69,7 @@ func UserText(m protocol.Message) string {
 		return m.Content
 	}
 	var b strings.Builder
-	for line := range strings.Lines(strings.TrimPrefix(m.Content, summaryHead)) {
+	for line := range strings.Lines(summarised(m)) {
 		if !strings.HasPrefix(line, answeredHead) {
 			b.WriteString(line)
 		}
@@ -68,7 +85,7 @@ func SummarizeByRule(messages []protocol.Message) string {
 	for _, m := range messages {
 		switch {
 		case IsSummary(m):
-			lines = append(lines, strings.Split(strings.TrimPrefix(m.Content, summaryHead), "\n")...)
+			lines = append(lines, strings.Split(summarised(m), "\n")...)
 		case m.Role == protocol.RoleUser:
 			lines = append(lines, textcut.Line(m.Content, lineLimit))
 		case m.Role == protocol.RoleAssistant && m.Content != "":
@@ -90,7 +107,7 @@ func SummarizeByRule(messages []protocol.Message) string {
 func Render(messages []protocol.Message, limit int) string {
 	var first string
 	if len(messages) > 0 && IsSummary(messages[0]) {
-		first, messages = messages[0].Content+"\n\n", messages[1:]
+		first, messages = summaryHead+summarised(messages[0])+"\n\n", messages[1:]
 	}
 	var parts []string
 	room := limit - len(first)

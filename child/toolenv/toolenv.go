@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
 	"nexus.internal/child/parent"
@@ -18,6 +19,7 @@ import (
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/file"
 	"nexus.internal/child/tool/sleep"
+	"nexus.internal/child/tool/todo"
 	"nexus.internal/child/tool/web"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/rights"
@@ -61,6 +63,8 @@ type Options struct {
 	Allowances []protocol.Allowance
 	// Journal saves what is allowed for the session; nil saves nothing.
 	Journal Journal
+	// Todo is the data of the note that has the session's list of things to do; nil for none.
+	Todo jsontext.Value
 	// Private is of nexus itself, with absolute paths: out of bounds under every
 	// preset but yolo, neither shown nor saved nor handed on.
 	Private permission.Private
@@ -100,6 +104,7 @@ type Env struct {
 	builtins []builtin             // those that there always are, in their order
 	registry *tool.Registry        // without tools; those of the turns follow from it
 	spill    spill
+	todo     *todo.List
 	// leftovers removes the directories for temporary files that programs had.
 	leftovers *safefile.Remover
 	private   permission.Private // by both of their names
@@ -151,8 +156,9 @@ func Open(o Options) (*Env, error) {
 	if o.Granted != nil {
 		env.granted = *o.Granted
 	}
+	env.todo = todo.New(todo.Options{Journal: o.Journal, Saved: o.Todo})
 	builtin := append(file.Tools(file.Options{Spaces: env, Images: o.Images}), newShellTool(env), sleep.New(),
-		web.New(web.Options{Allowed: o.FetchAddresses, Images: o.Images}))
+		env.todo, web.New(web.Options{Allowed: o.FetchAddresses, Images: o.Images}))
 	for _, t := range append(builtin, o.Tools...) {
 		env.builtins = append(env.builtins, newBuiltin(t))
 	}
@@ -311,11 +317,21 @@ func (env *Env) MayUse(prefix string) error {
 	return fmt.Errorf("the preset %s does not allow it, nor does a rule for one of its tools", p.Level())
 }
 
-// Forget takes back all that was allowed for the session, which has ended.
+// Forget takes back all that was allowed for the session, which has ended, and what was to do
+// in it.
 func (env *Env) Forget() {
+	env.todo.Forget()
 	env.mu.Lock()
 	defer env.mu.Unlock()
 	env.allowances = nil
+}
+
+// Todo is the agent's list of things to do; nil for a nil Env.
+func (env *Env) Todo() *todo.List {
+	if env == nil {
+		return nil
+	}
+	return env.todo
 }
 
 // leftoversPatience is how long Close waits for the removal of what programs left in the

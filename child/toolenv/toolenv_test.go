@@ -130,7 +130,7 @@ func names(w *toolenv.Env) string {
 
 // What is denied whatever it is called with is not offered.
 func TestToolsThatAreOffered(t *testing.T) {
-	const builtin = "read_file list_directory write_file edit_file glob search_text shell sleep"
+	const builtin = "read_file list_directory write_file edit_file glob search_text shell sleep todo"
 	const all = builtin + " web_fetch"
 	for _, tt := range []struct {
 		asked protocol.Permissions
@@ -140,9 +140,9 @@ func TestToolsThatAreOffered(t *testing.T) {
 		{protocol.Permissions{Preset: "yolo"}, all + " mine docs"},
 		{protocol.Permissions{Preset: "sandboxed"}, builtin},
 		{protocol.Permissions{Preset: "sandboxed", Tools: map[string]protocol.ToolRule{"docs": {Mode: "allow"}}}, builtin + " docs"},
-		{protocol.Permissions{Preset: "trusted", DisabledTools: []string{"shell", "docs"}}, "read_file list_directory write_file edit_file glob search_text sleep web_fetch mine"},
+		{protocol.Permissions{Preset: "trusted", DisabledTools: []string{"shell", "docs"}}, "read_file list_directory write_file edit_file glob search_text sleep todo web_fetch mine"},
 		{protocol.Permissions{Preset: "trusted", Tools: map[string]protocol.ToolRule{"write_file": {Mode: "deny"}}}, strings.Replace(all, " write_file", "", 1) + " mine docs"},
-		{protocol.Permissions{Preset: "reader"}, "read_file list_directory glob search_text shell sleep web_fetch mine docs"},
+		{protocol.Permissions{Preset: "reader"}, "read_file list_directory glob search_text shell sleep todo web_fetch mine docs"},
 	} {
 		s := newSite(t, tt.asked, func(o *toolenv.Options) {
 			o.Tools = []tool.Tool{external("mine")}
@@ -166,16 +166,16 @@ func TestToolsAreKept(t *testing.T) {
 		same   bool
 		want   string // the last tools
 	}{
-		{"nothing", func() error { return nil }, true, "sleep web_fetch docs"},
-		{"another of the same kind", func() error { given = source{external("do"), external("docs")}; return nil }, false, "sleep web_fetch do docs"},
+		{"nothing", func() error { return nil }, true, "todo web_fetch docs"},
+		{"another of the same kind", func() error { given = source{external("do"), external("docs")}; return nil }, false, "todo web_fetch do docs"},
 		{"permissions", func() error {
 			return s.SetPermissions(protocol.Permissions{Preset: "trusted", DisabledTools: []string{"docs"}}, protocol.WithinCeiling)
-		}, false, "sleep web_fetch do"},
-		{"nothing again", func() error { return nil }, true, "sleep web_fetch do"},
-		{"what held before", func() error { s.Return(before); return nil }, false, "sleep web_fetch do docs"},
-		{"the directory", func() error { return s.SetCwd(t.TempDir(), protocol.WithinCeiling) }, false, "sleep web_fetch do docs"},
-		{"tools that cannot be compared", func() error { given = source{odd{}}; return nil }, false, "sleep web_fetch odd"},
-		{"nothing that can be compared", func() error { return nil }, false, "sleep web_fetch odd"},
+		}, false, "todo web_fetch do"},
+		{"nothing again", func() error { return nil }, true, "todo web_fetch do"},
+		{"what held before", func() error { s.Return(before); return nil }, false, "todo web_fetch do docs"},
+		{"the directory", func() error { return s.SetCwd(t.TempDir(), protocol.WithinCeiling) }, false, "todo web_fetch do docs"},
+		{"tools that cannot be compared", func() error { given = source{odd{}}; return nil }, false, "todo web_fetch odd"},
+		{"nothing that can be compared", func() error { return nil }, false, "todo web_fetch odd"},
 	} {
 		if err := change.change(); err != nil {
 			t.Fatal(err)

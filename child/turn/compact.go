@@ -14,7 +14,7 @@ import (
 )
 
 // Compactor replaces the first messages of a conversation by a summary. All
-// fields but Offline, RuleIfFailed and Force are required.
+// fields but Offline, Todo, RuleIfFailed and Force are required.
 type Compactor struct {
 	Provider provider.Provider
 	Model    string
@@ -24,6 +24,8 @@ type Compactor struct {
 	Conversation *conversation.Conversation
 	Journal      Recorder
 	Log          *zap.Logger
+	// Todo is what the agent has to do, which a summary ends with; nil is nothing.
+	Todo fmt.Stringer
 	// RuleIfFailed makes a summary by rule where the model fails to write one.
 	RuleIfFailed bool
 	// Force takes a summary that is no shorter than what it stands for.
@@ -65,7 +67,11 @@ func (c Compactor) Compact(ctx context.Context, old []protocol.Message) (Compact
 	if done.ByRule {
 		text = conversation.SummarizeByRule(old)
 	}
-	done.Summary = conversation.NewSummary(text, time.Now())
+	things := ""
+	if c.Todo != nil {
+		things = c.Todo.String()
+	}
+	done.Summary = conversation.NewSummary(text, things, time.Now())
 	done.TokensBefore, done.TokensAfter = c.Conversation.CompactionTokens(len(old), done.Summary)
 	if done.TokensAfter >= done.TokensBefore && !c.Force {
 		done.Reason = "a summary would be no shorter"

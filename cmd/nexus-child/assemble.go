@@ -21,6 +21,7 @@ import (
 	"nexus.internal/child/permission"
 	"nexus.internal/child/prompt"
 	"nexus.internal/child/tool/agents"
+	"nexus.internal/child/tool/todo"
 	"nexus.internal/child/toolenv"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
@@ -296,11 +297,12 @@ func protectKeys(c *config.Config, brokered bool) error {
 // beyond what the session saved, nor beyond the ceiling of either.
 func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *configuration, s *servers, cwd string, private permission.Private) error {
 	c := current.now()
+	things, _ := todo.Split(a.options.State.Notes)
 	o := toolenv.Options{
 		Cwd: cwd, Private: private, Ceiling: saved.Ceiling, Presets: current, Allowances: a.options.State.Allowances,
 		Journal: a.options.Journal, Parent: a.options.Parent, Sources: []toolenv.Source{s}, Tools: agents.New(a.options.Parent), Images: a.options.Images,
 		Timeout: time.Duration(protocol.Value(a.options.Settings.ToolTimeoutS) * float64(time.Second)), Log: a.options.Log, PassEnv: f.passEnv, ToolOutput: f.toolOutput, Processors: &processors,
-		FetchAddresses: c.FetchAddresses,
+		FetchAddresses: c.FetchAddresses, Todo: things,
 	}
 	// Without a home that can be written, nothing that is too long is kept, and
 	// programs have the system's directory for temporary files.
