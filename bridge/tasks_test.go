@@ -2,6 +2,8 @@ package bridge_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -342,5 +344,55 @@ func TestRepairComesFirst(t *testing.T) {
 	defer mu.Unlock()
 	if got := strings.Join(heard, " "); got != "Carry Your hello" {
 		t.Errorf("the agent heard %q", got)
+	}
+}
+
+// The directory of a task is the one in which its agent works, within that of its role or pool, or
+// is refused.
+func TestTaskDirectory(t *testing.T) {
+	role, inside := t.TempDir(), ""
+	if inside = filepath.Join(role, "src"); os.Mkdir(inside, 0o700) != nil {
+		t.FailNow()
+	}
+	var started sync.Map // working directories of the processes
+	r := rigged(t, func(r *rig, o *bridge.Options) {
+		tasks(r, o)
+		o.Roles = map[agents.Role]api.CreateAgentParams{agents.Executor: {Cwd: &role}}
+		plan := r.launcher.Plan
+		r.launcher.Plan = func(s supervisor.Spec, n int) supervisortest.Play {
+			started.Store(s.Cwd, true)
+			return plan(s, n)
+		}
+	})
+	r.create("a") // which works in /site
+	for _, tt := range []struct{ path, params, want string }{
+		{"/", `"context":{"current_directory":"` + inside + `"}`, `"status":"success"`},
+		{"/", `"context":{"current_directory":"` + role + `"}`, `"status":"success"`},
+		{"/", `"context":{"current_directory":"/"}`, `context.current_directory`},
+		{"/", `"context":{"current_directory":"src"}`, `want an absolute path`},
+		{"/agent/a", `"context":{"current_directory":"/site"}`, `"status":"success"`},
+		{"/agent/a", `"context":{"current_directory":"/"}`, `the agent a works in /site`},
+	} {
+		_, body := r.post(tt.path, `{"jsonrpc":"2.0","id":1,"method":"execute_task","params":{"task_type":"testing","prompt":"x",`+tt.params+`}}`)
+		if !strings.Contains(body, tt.want) {
+			t.Errorf("%s with %s: got %s", tt.path, tt.params, body)
+		}
+	}
+	for _, dir := range []string{inside, role} {
+		if _, ok := started.Load(dir); !ok {
+			t.Errorf("no process was started in %s", dir)
+		}
+	}
+	const plan = `"plan":{"tasks":[{"id":"t","type":"testing","description":"x"}]}`
+	for _, tt := range []struct{ params, want string }{
+		{`"pool":{"cwd":"` + role + `"},"context":{"current_directory":"` + inside + `"}`, `"status":"completed"`},
+		{`"pool":{"cwd":"` + inside + `"},"context":{"current_directory":"` + role + `"}`, `is not in ` + inside},
+		{`"agents":["a"],"context":{"current_directory":"` + role + `"}`, `the agent a works in /site`},
+		{`"context":{"current_directory":"."}`, `want an absolute path`},
+	} {
+		_, body := r.post("/", `{"jsonrpc":"2.0","id":1,"method":"run_plan","params":{`+plan+`,`+tt.params+`}}`)
+		if !strings.Contains(body, tt.want) {
+			t.Errorf("run_plan with %s: got %s", tt.params, body)
+		}
 	}
 }

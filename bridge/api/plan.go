@@ -183,6 +183,9 @@ func (p RunPlanParams) check() error {
 	if p.RequestID != nil && !ValidPlanID(*p.RequestID) {
 		return Invalid("request_id", wantPlanID)
 	}
+	if err := p.Context.check(); err != nil {
+		return err
+	}
 	return p.checkWho()
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -67,7 +68,8 @@ type (
 	TaskContext struct {
 		// Relevant files. The server does not read them; the agent may.
 		Files *[]string `json:"files,omitzero"`
-		// The directory of the work.
+		// The directory of the work, absolute: where the agent works that is made for the task, in that of
+		// its role or pool if there is one; for an agent that is named, the one where it works.
 		CurrentDirectory *string `json:"current_directory,omitzero"`
 		// Dependencies of the code.
 		Dependencies *[]string `json:"dependencies,omitzero"`
@@ -215,7 +217,21 @@ func (p ExecuteTaskParams) check() error {
 	if strings.TrimSpace(p.Prompt) == "" {
 		return Invalid("prompt", "is empty")
 	}
+	if err := p.Context.check(); err != nil {
+		return err
+	}
 	return checkAgentID(p.AgentID)
+}
+
+// check checks the context of a task, which may be nil.
+func (c *TaskContext) check() error {
+	if c == nil || c.CurrentDirectory == nil {
+		return nil
+	}
+	if dir := *c.CurrentDirectory; !path.IsAbs(dir) || strings.Contains(dir, "\x00") {
+		return Invalid("context.current_directory", "want an absolute path")
+	}
+	return nil
 }
 
 func (p CreatePlanParams) check() error {

@@ -8,6 +8,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/bridge/task"
+	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
 
@@ -44,6 +45,7 @@ type ofRole struct {
 	agents *agents.Registry
 	call   *rpc.Call
 	role   agents.Role
+	dir    *string // where the agent is to work; nil for where the role does
 }
 
 // Start implements [task.Starter]. Where there is a session of the role's name, the agent begins
@@ -54,11 +56,15 @@ func (o ofRole) Start(ctx context.Context, name string) (*supervisor.Agent, erro
 		if err := o.agents.CheckRole(o.role, base); err != nil {
 			return nil, err
 		}
-		a, _, err := o.agents.Load(ctx, base, name, api.LoadSessionParams{})
-		return a, err
+		return o.agents.LoadIn(ctx, o.call, base, name, o.dir)
+	}
+	p, err := agents.In(p, o.dir)
+	if err != nil {
+		return nil, err
 	}
 	p.AgentID = &name
-	return o.agents.CreateFor(ctx, o.call, p)
+	a, err := o.agents.CreateFor(ctx, o.call, p)
+	return a, agents.DirError(err, o.dir)
 }
 
 // streamed has a task done, and tells of it as it goes if out is not nil; a is nil if it has an
@@ -79,6 +85,11 @@ func (m *taskMethods) execute(ctx context.Context, c *rpc.Call, p api.ExecuteTas
 	if err != nil {
 		return api.ExecuteTaskResult{}, err
 	}
+	if a != nil {
+		if err := m.agents.CheckIn(ctx, a, protocol.Value(p.Context).CurrentDirectory); err != nil {
+			return api.ExecuteTaskResult{}, err
+		}
+	}
 	id := task.RequestID(p.RequestID)
 	return streamed(ctx, m, out, id, a, func(ctx context.Context) (api.ExecuteTaskResult, error) { return m.executeBy(ctx, c, a, p, id) })
 }
@@ -88,7 +99,7 @@ func (m *taskMethods) executeBy(ctx context.Context, c *rpc.Call, a *supervisor.
 	switch {
 	case a == nil:
 		p.RequestID = nil
-		done, err := task.Own(ctx, m.tasks, c, task.OwnTask{ID: id, Method: api.ExecuteTask.Name, Params: p}, ofRole{m.agents, c, agents.Executor},
+		done, err := task.Own(ctx, m.tasks, c, task.OwnTask{ID: id, Method: api.ExecuteTask.Name, Params: p}, ofRole{m.agents, c, agents.Executor, protocol.Value(p.Context).CurrentDirectory},
 			func(ctx context.Context, a *supervisor.Agent) (api.ExecuteTaskResult, bool, error) {
 				result, why, err := m.tasks.Run(ctx, a, p, id)
 				if err == nil && (errors.Is(why, supervisor.ErrStopped) || errors.Is(why, supervisor.ErrNotFound)) {
@@ -139,7 +150,7 @@ func (m *taskMethods) planBy(ctx context.Context, c *rpc.Call, a *supervisor.Age
 	switch {
 	case a == nil:
 		p.RequestID = nil
-		done, err := task.Own(ctx, m.tasks, c, task.OwnTask{ID: e.ID, Method: api.CreatePlan.Name, Params: p}, ofRole{m.agents, c, agents.Planner}, ask)
+		done, err := task.Own(ctx, m.tasks, c, task.OwnTask{ID: e.ID, Method: api.CreatePlan.Name, Params: p}, ofRole{m.agents, c, agents.Planner, nil}, ask)
 		if err != nil || c.Request.IsNotification() {
 			return api.CreatePlanResult{}, err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
@@ -21,27 +22,32 @@ type pool struct {
 	r    *Runner
 	by   *rpc.Call              // who wanted the plan
 	make *api.CreateAgentParams // what creates its own; nil for agents that were named
+	dir  *string                // where the tasks are to be done; nil for where its agents work
 
 	mu   sync.Mutex // guards all below
 	ids  []string
 	made []*supervisor.Agent // its own, by worker; nil for one that is not there
 }
 
-func (r *Runner) newPool(by *rpc.Call, p api.RunPlanParams) *pool {
+func (r *Runner) newPool(by *rpc.Call, p api.RunPlanParams) (*pool, error) {
 	if p.Agents != nil {
-		return &pool{r: r, by: by, ids: *p.Agents}
+		return &pool{r: r, by: by, ids: *p.Agents}, nil
 	}
 	asked := protocol.Value(p.Pool)
 	size := api.DefaultPool
 	if asked.Size != nil {
 		size = *asked.Size
 	}
-	agent := asked.Agent()
-	w := &pool{r: r, by: by, make: &agent}
+	dir := protocol.Value(p.Context).CurrentDirectory
+	agent, err := agents.In(asked.Agent(), dir)
+	if err != nil {
+		return nil, err
+	}
+	w := &pool{r: r, by: by, make: &agent, dir: dir}
 	for i := range min(size, len(p.Plan.Tasks)) {
 		w.ids, w.made = append(w.ids, workerID(i)), append(w.made, nil)
 	}
-	return w
+	return w, nil
 }
 
 // workerID is a new name for a worker, which nobody can know before.
@@ -80,7 +86,7 @@ func (w *pool) worker(ctx context.Context, number int) (*supervisor.Agent, error
 	p.AgentID = &id
 	a, err := w.r.o.Agents.CreateFor(ctx, w.by, p)
 	if err != nil {
-		return nil, api.PoolError(err)
+		return nil, agents.DirError(api.PoolError(err), w.dir)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

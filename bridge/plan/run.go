@@ -139,7 +139,10 @@ func (r *Runner) begin(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*
 			return endedPlan(p, id, record), nil
 		}
 	}
-	pool := r.newPool(c, p)
+	pool, err := r.newPool(c, p)
+	if err != nil {
+		return nil, errors.Join(err, record.Discard())
+	}
 	if err := r.ensure(ctx, pool, p); err != nil {
 		pool.close()
 		return nil, errors.Join(err, record.Discard())
@@ -170,7 +173,11 @@ func (r *Runner) begin(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*
 // of a pool, which is created.
 func (r *Runner) ensure(ctx context.Context, pool *pool, p api.RunPlanParams) error {
 	for _, agent := range protocol.Value(p.Agents) {
-		if _, err := r.o.Agents.Resolve(ctx, agent); err != nil {
+		a, err := r.o.Agents.Resolve(ctx, agent)
+		if err == nil {
+			err = r.o.Agents.CheckIn(ctx, a, protocol.Value(p.Context).CurrentDirectory)
+		}
+		if err != nil {
 			return err
 		}
 	}
