@@ -350,9 +350,10 @@ func TestRepairComesFirst(t *testing.T) {
 // The directory of a task is the one in which its agent works, within that of its role or pool, or
 // is refused.
 func TestTaskDirectory(t *testing.T) {
-	role, inside := t.TempDir(), ""
-	if inside = filepath.Join(role, "src"); os.Mkdir(inside, 0o700) != nil {
-		t.FailNow()
+	role := t.TempDir()
+	inside := filepath.Join(role, "src")
+	if err := os.Mkdir(inside, 0o700); err != nil {
+		t.Fatal(err)
 	}
 	var started sync.Map // working directories of the processes
 	r := rigged(t, func(r *rig, o *bridge.Options) {

@@ -44,7 +44,7 @@ func inside(path, dir string) bool {
 }
 
 // CheckIn refuses a task that is to be done in dir by an agent that works elsewhere; nil is anywhere.
-func (r *Registry) CheckIn(ctx context.Context, a *supervisor.Agent, dir *string) error {
+func CheckIn(ctx context.Context, r *Registry, a *supervisor.Agent, dir *string) error {
 	if dir == nil {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (r *Registry) CheckIn(ctx context.Context, a *supervisor.Agent, dir *string
 
 // LoadIn is Load of a copy that works in dir, nil for where the session did; within what its owner
 // granted.
-func (r *Registry) LoadIn(ctx context.Context, c *rpc.Call, session, name string, dir *string) (*supervisor.Agent, error) {
+func LoadIn(ctx context.Context, r *Registry, c *rpc.Call, session, name string, dir *string) (*supervisor.Agent, error) {
 	a, _, err := r.Load(ctx, session, name, api.LoadSessionParams{})
 	if err != nil || dir == nil {
 		return a, err

@@ -56,7 +56,7 @@ func (o ofRole) Start(ctx context.Context, name string) (*supervisor.Agent, erro
 		if err := o.agents.CheckRole(o.role, base); err != nil {
 			return nil, err
 		}
-		return o.agents.LoadIn(ctx, o.call, base, name, o.dir)
+		return agents.LoadIn(ctx, o.agents, o.call, base, name, o.dir)
 	}
 	p, err := agents.In(p, o.dir)
 	if err != nil {
@@ -86,7 +86,7 @@ func (m *taskMethods) execute(ctx context.Context, c *rpc.Call, p api.ExecuteTas
 		return api.ExecuteTaskResult{}, err
 	}
 	if a != nil {
-		if err := m.agents.CheckIn(ctx, a, protocol.Value(p.Context).CurrentDirectory); err != nil {
+		if err := agents.CheckIn(ctx, m.agents, a, protocol.Value(p.Context).CurrentDirectory); err != nil {
 			return api.ExecuteTaskResult{}, err
 		}
 	}

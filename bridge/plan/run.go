@@ -175,7 +175,7 @@ func (r *Runner) ensure(ctx context.Context, pool *pool, p api.RunPlanParams) er
 	for _, agent := range protocol.Value(p.Agents) {
 		a, err := r.o.Agents.Resolve(ctx, agent)
 		if err == nil {
-			err = r.o.Agents.CheckIn(ctx, a, protocol.Value(p.Context).CurrentDirectory)
+			err = agents.CheckIn(ctx, r.o.Agents, a, protocol.Value(p.Context).CurrentDirectory)
 		}
 		if err != nil {
 			return err
