@@ -103,6 +103,14 @@ func (r *room) want(want, name string, members ...any) {
 	}
 }
 
+// ranges are first and last lines, two and two.
+func ranges(lines ...int) (all []map[string]int) {
+	for i := 0; i < len(lines); i += 2 {
+		all = append(all, map[string]int{"first": lines[i], "last": lines[i+1]})
+	}
+	return all
+}
+
 func TestRead(t *testing.T) {
 	r := newRoom(t)
 	r.put("größe.txt", "eins\nzwei\r\ndrei 👋\nvier")
@@ -125,6 +133,17 @@ func TestRead(t *testing.T) {
 		{"vier", []any{"path", "größe.txt", "offset", 4, "limit", 100}},
 		{"!read größe.txt: offset 5 is past its end: it has 4 lines", []any{"path", "größe.txt", "offset", 5}},
 		{"b\n", []any{"path", "ended.txt", "offset", 2, "limit", 1}},
+		{"     1\ta\n     2\tb\n", []any{"path", "ended.txt", "line_numbers", true}},
+		{"     4\tvier", []any{"path", "größe.txt", "offset", 4, "line_numbers", true}},
+		{"     2\tzwei\r\n[more lines follow; go on with offset 3]", []any{"path", "größe.txt", "offset", 2, "limit", 1, "line_numbers", true}},
+		{"[lines 2 to 2]\nzwei\r\n[lines 4 to 9]\nvier", []any{"path", "größe.txt", "ranges", ranges(2, 2, 4, 9)}},
+		{"[lines 1 to 1]\n     1\ta\n", []any{"path", "ended.txt", "ranges", ranges(1, 1), "line_numbers", true}},
+		{"[lines 2 to 3]\nb\n[the file ends here: it has 2 lines]", []any{"path", "ended.txt", "ranges", ranges(2, 3, 7, 8)}},
+		{"!read ended.txt: range 3 is past its end: it has 2 lines", []any{"path", "ended.txt", "ranges", ranges(3, 3)}},
+		{`!member "ranges[1]" must be lines from first to last, after those of the range before`, []any{"path", "ended.txt", "ranges", ranges(1, 2, 2, 3)}},
+		{`!member "ranges[0]" must be lines from first to last, after those of the range before`, []any{"path", "ended.txt", "ranges", ranges(0, 2)}},
+		{`!member "ranges[0]" must be lines from first to last, after those of the range before`, []any{"path", "ended.txt", "ranges", ranges(2, 1)}},
+		{`!member "ranges" excludes offset and limit`, []any{"path", "ended.txt", "offset", 1, "ranges", ranges(2, 2)}},
 		{"!read ended.txt: offset 3 is past its end: it has 2 lines", []any{"path", "ended.txt", "offset", 3}},
 		{"[the file is empty]", []any{"path", "empty"}},
 		{"!read picture.png: it is not a text file (16 bytes)", []any{"path", "picture.png"}},

@@ -24,7 +24,8 @@ type matcher struct {
 	size       int // instructions
 }
 
-func newMatcher(pattern string, literal, ignoreCase bool) (*matcher, error) {
+// newMatcher reads a pattern. In a multi-line one, ^ and $ stand for the ends of lines.
+func newMatcher(pattern string, literal, ignoreCase, multiline bool) (*matcher, error) {
 	switch {
 	case pattern == "":
 		return nil, &strict.Error{Path: "pattern", Problem: "is empty"}
@@ -36,6 +37,9 @@ func newMatcher(pattern string, literal, ignoreCase bool) (*matcher, error) {
 	}
 	if ignoreCase {
 		pattern = "(?i)" + pattern
+	}
+	if multiline {
+		pattern = "(?m)" + pattern
 	}
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -55,9 +59,9 @@ func newMatcher(pattern string, literal, ignoreCase bool) (*matcher, error) {
 	return &matcher{expression, len(program.Inst)}, nil
 }
 
-// find returns where the first match in a line begins, or -1. It returns -1
+// find returns where the first match in a text begins and ends, or -1. It returns -1
 // within some 10 ms of the end of ctx.
-func (m *matcher) find(ctx context.Context, line []byte) int {
+func (m *matcher) find(ctx context.Context, line []byte) (from, to int) {
 	var at []int
 	if len(line)*m.size <= maxSteps {
 		at = m.expression.FindIndex(line)
@@ -65,9 +69,9 @@ func (m *matcher) find(ctx context.Context, line []byte) int {
 		at = m.expression.FindReaderIndex(&runes{ctx: ctx, text: line, every: maxSteps/m.size + 1})
 	}
 	if at == nil {
-		return -1
+		return -1, -1
 	}
-	return at[0]
+	return at[0], at[1]
 }
 
 // runes is a text that ends when its context does.

@@ -10,14 +10,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
-	"nexus.internal/protocol/textcut"
 )
 
 const (
@@ -33,7 +31,11 @@ var readSpec = tool.Spec{
 	InputSchema: jsontext.Value(`{"type":"object","properties":{` +
 		`"path":{"type":"string","description":"the file, absolute or relative to the working directory"},` +
 		`"offset":{"type":"integer","minimum":1,"description":"first line wanted; the first of the file is 1"},` +
-		`"limit":{"type":"integer","minimum":1,"description":"how many lines are wanted at most"}},` +
+		`"limit":{"type":"integer","minimum":1,"description":"how many lines are wanted at most"},` +
+		`"ranges":{"type":"array","minItems":1,"maxItems":50,"description":"in the place of offset and limit: ranges of lines, in order",` +
+		`"items":{"type":"object","properties":{"first":{"type":"integer","minimum":1},"last":{"type":"integer","minimum":1}},` +
+		`"required":["first","last"],"additionalProperties":false}},` +
+		`"line_numbers":{"type":"boolean","description":"the number and a tab before each line, which are no part of the file; false by default"}},` +
 		`"required":["path"],"additionalProperties":false}`),
 }
 
@@ -41,17 +43,51 @@ type readInput struct {
 	Path   string  `json:"path"`
 	Offset *uint64 `json:"offset"` // lines, 1 for the first
 	Limit  *uint64 `json:"limit"`  // lines
+	Ranges []lines `json:"ranges" wire:"default"`
+	// LineNumbers puts them before the lines.
+	LineNumbers *bool `json:"line_numbers"`
+}
+
+// lines are the first and the last of some lines of a file, 1 for the first.
+type lines struct {
+	First uint64 `json:"first"`
+	Last  uint64 `json:"last"`
+}
+
+// maxRanges bounds the ranges of one call.
+const maxRanges = 50
+
+// wanted checks which lines are asked for.
+func (in readInput) wanted() ([]lines, error) {
+	first, most := protocol.ValueOr(in.Offset, 1), protocol.ValueOr(in.Limit, ^uint64(0))
+	switch {
+	case first == 0:
+		return nil, &strict.Error{Path: "offset", Problem: "must be 1 or more"}
+	case most == 0:
+		return nil, &strict.Error{Path: "limit", Problem: "must be 1 or more"}
+	case len(in.Ranges) == 0:
+		return []lines{{first, first + min(most-1, ^uint64(0)-first)}}, nil
+	case in.Offset != nil || in.Limit != nil:
+		return nil, &strict.Error{Path: "ranges", Problem: "excludes offset and limit"}
+	case len(in.Ranges) > maxRanges:
+		return nil, &strict.Error{Path: "ranges", Problem: fmt.Sprintf("has %d entries, at most %d are taken", len(in.Ranges), maxRanges)}
+	}
+	before := uint64(0)
+	for i, r := range in.Ranges {
+		if r.First <= before || r.Last < r.First {
+			return nil, &strict.Error{Path: fmt.Sprintf("ranges[%d]", i), Problem: "must be lines from first to last, after those of the range before"}
+		}
+		before = r.Last
+	}
+	return in.Ranges, nil
 }
 
 func (in readInput) about() (path, summary string) { return in.Path, "read " + in.Path }
 
 func (in readInput) run(ctx context.Context, f *files, s Space) (tool.Result, error) {
-	first, most := protocol.ValueOr(in.Offset, 1), protocol.ValueOr(in.Limit, ^uint64(0))
-	switch {
-	case first == 0:
-		return tool.Result{}, &strict.Error{Path: "offset", Problem: "must be 1 or more"}
-	case most == 0:
-		return tool.Result{}, &strict.Error{Path: "limit", Problem: "must be 1 or more"}
+	wanted, err := in.wanted()
+	if err != nil {
+		return tool.Result{}, err
 	}
 	file, info, err := Open(s, in.Path)
 	if err != nil {
@@ -71,11 +107,11 @@ func (in readInput) run(ctx context.Context, f *files, s Space) (tool.Result, er
 	if e == notText {
 		return tool.Result{}, fmt.Errorf("read %s: it is not a text file (%d bytes)", in.Path, info.Size())
 	}
-	lines := bufio.NewReaderSize(e.reader(cancelled{ctx, file}), sniffed)
-	if mark, err := lines.Peek(len(byteMark)); err == nil && string(mark) == byteMark {
-		_, _ = lines.Discard(len(byteMark)) // it was peeked at
+	from := bufio.NewReaderSize(e.reader(cancelled{ctx, file}), sniffed)
+	if mark, err := from.Peek(len(byteMark)); err == nil && string(mark) == byteMark {
+		_, _ = from.Discard(len(byteMark)) // it was peeked at
 	}
-	text, err := window(ctx, lines, first, most)
+	text, err := (&window{wanted: wanted, marked: len(in.Ranges) > 0, numbered: protocol.Value(in.LineNumbers)}).read(ctx, from)
 	if err != nil {
 		return tool.Result{}, explain("read", in.Path, err)
 	}
@@ -117,54 +153,4 @@ func (f *files) image(ctx context.Context, asked string, file *os.File, info fs.
 		return tool.Result{}, fmt.Errorf("read %s: %w", asked, err)
 	}
 	return tool.Result{Text: fmt.Sprintf("[the image %s, %s, %d bytes]", asked, image.Mime, image.Size), Images: []protocol.Image{image}}, nil
-}
-
-// window returns the lines from first, most of them at the utmost, and says so
-// where it left something out. It keeps no more than maxRead bytes.
-func window(ctx context.Context, lines *bufio.Reader, first, most uint64) (string, error) {
-	var text strings.Builder
-	line := uint64(1) // the number of the line that is being read
-	begun := false    // something of that line was read
-	for reads := 0; ; reads++ {
-		if reads%ctxEvery == 0 && ctx.Err() != nil {
-			return "", ctx.Err()
-		}
-		piece, err := lines.ReadSlice('\n')
-		begun = begun || len(piece) > 0
-		wanted := line >= first && line-first < most
-		switch {
-		case line >= first && !wanted && len(piece) > 0:
-			return fmt.Sprintf("%s[more lines follow; go on with offset %d]", text.String(), line), nil
-		case wanted && text.Len()+len(piece) > maxRead:
-			return overfull(text.String(), piece, line), nil
-		case wanted:
-			text.Write(piece)
-		}
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF):
-			if !begun {
-				line--
-			}
-			if line < first {
-				return "", fmt.Errorf("offset %d is past its end: it has %d lines", first, line)
-			}
-			return text.String(), nil
-		case err != nil:
-			return "", err
-		default:
-			line++
-			begun = false
-		}
-	}
-}
-
-// overfull is the answer that is cut because piece does not fit. It is cut
-// after a whole line, unless the first line alone is too long.
-func overfull(text string, piece []byte, line uint64) string {
-	if end := strings.LastIndexByte(text, '\n'); end >= 0 {
-		return fmt.Sprintf("%s[more lines follow; go on with offset %d]", text[:end+1], line)
-	}
-	return fmt.Sprintf("%s\n[line %d is longer than %d bytes; the rest of it is left out; go on with offset %d]",
-		textcut.Head(text+string(piece), maxRead), line, maxRead, line+1)
 }

@@ -2,14 +2,12 @@ package file
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"path"
-	"path/filepath"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -18,7 +16,6 @@ import (
 	"nexus.internal/child/tool/file/glob"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
-	"nexus.internal/protocol/textcut"
 )
 
 const (
@@ -27,19 +24,27 @@ const (
 	maxShown       = 400       // bytes of a line that an answer shows
 	beforeMatch    = 100       // of them before the match, where the line is cut
 	maxLine        = 256 << 10 // bytes of a line that are searched at once
+	maxAround      = 50        // lines of context before, and after, a match
+	maxWhole       = 4 << 20   // bytes of a file in which matches of several lines are looked for
 )
 
 var searchSpec = tool.Spec{
 	Name: "search_text",
 	Description: "Search the lines of text files by a regular expression (Go's, RE2), without the files that .gitignore files name. " +
-		"The answer has lines of the form file:line:text.",
+		"The answer has lines of the form file:line:text, those around them file-line-text.",
 	InputSchema: jsontext.Value(`{"type":"object","properties":{` +
 		`"pattern":{"type":"string","description":"the regular expression, matched with each line"},` +
 		`"path":{"type":"string","description":"the file or directory to search, absolute or relative to the working directory, which is the default"},` +
 		`"glob":{"type":"string","description":"search only such files: *.go by name, src/**/*.go by path; relative to path"},` +
+		`"type":{"type":"string","description":"search only files of this language, by their names: go, py, js, ts, rust, java, c, cpp, md, json, yaml, …"},` +
+		`"multiline":{"type":"boolean","description":"a match may have several lines, and ^ and $ stand for the ends of each; false by default"},` +
+		`"before":{"type":"integer","minimum":0,"maximum":50,"description":"lines to show before each match; 0 by default"},` +
+		`"after":{"type":"integer","minimum":0,"maximum":50,"description":"lines to show after each match; 0 by default"},` +
+		`"context":{"type":"integer","minimum":0,"maximum":50,"description":"both before and after"},` +
+		`"output":{"type":"string","enum":["lines","files","counts"],"description":"matching lines (the default), names of files with a match, or file:count of matching lines"},` +
 		`"ignore_case":{"type":"boolean","description":"false by default"},` +
 		`"literal":{"type":"boolean","description":"the pattern is no regular expression but a plain text; false by default"},` +
-		`"max_results":{"type":"integer","minimum":1,"maximum":1000,"description":"lines wanted at most; 200 by default"}},` +
+		`"max_results":{"type":"integer","minimum":1,"maximum":1000,"description":"matching lines, or files, wanted at most; 200 by default"}},` +
 		`"required":["pattern"],"additionalProperties":false}`),
 }
 
@@ -47,9 +52,15 @@ type searchInput struct {
 	Pattern    string  `json:"pattern"`
 	Path       *string `json:"path"`
 	Glob       *string `json:"glob"`
+	Type       *string `json:"type"`
+	Multiline  *bool   `json:"multiline"`
+	Before     *uint64 `json:"before"`  // lines
+	After      *uint64 `json:"after"`   // lines
+	Context    *uint64 `json:"context"` // lines
+	Output     *string `json:"output"`
 	IgnoreCase *bool   `json:"ignore_case"`
 	Literal    *bool   `json:"literal"`
-	MaxResults *uint64 `json:"max_results"` // lines
+	MaxResults *uint64 `json:"max_results"` // lines, or files
 }
 
 func (in searchInput) about() (path, summary string) {
@@ -58,22 +69,9 @@ func (in searchInput) about() (path, summary string) {
 }
 
 func (in searchInput) run(ctx context.Context, _ *files, space Space) (tool.Result, error) {
-	s := search{lines: bufio.NewReaderSize(nil, maxLine), most: defaultResults}
-	if in.MaxResults != nil {
-		if *in.MaxResults < 1 || *in.MaxResults > maxResults {
-			return tool.Result{}, &strict.Error{Path: "max_results", Problem: fmt.Sprintf("must be between 1 and %d", maxResults)}
-		}
-		s.most = int(*in.MaxResults)
-	}
-	var err error
-	if s.matcher, err = newMatcher(in.Pattern, protocol.Value(in.Literal), protocol.Value(in.IgnoreCase)); err != nil {
+	s, only, ofType, err := in.search()
+	if err != nil {
 		return tool.Result{}, err
-	}
-	var only *glob.Pattern
-	if in.Glob != nil {
-		if only, err = filter(*in.Glob); err != nil {
-			return tool.Result{}, err
-		}
 	}
 	asked := protocol.ValueOr(in.Path, ".")
 	p, err := space.find("search", asked, false)
@@ -87,7 +85,7 @@ func (in searchInput) run(ctx context.Context, _ *files, space Space) (tool.Resu
 		return tool.Result{}, explain("search", asked, err)
 	}
 	w := walk{at: p, only: only, visit: func(name string, entry fs.DirEntry) error {
-		if !entry.Type().IsRegular() || only != nil && !only.Match(name) {
+		if !entry.Type().IsRegular() || only != nil && !only.Match(name) || ofType != nil && !ofType.Match(name) {
 			return nil
 		}
 		err := s.file(ctx, name)
@@ -111,6 +109,58 @@ func (in searchInput) run(ctx context.Context, _ *files, space Space) (tool.Resu
 	return tool.Result{Text: s.answer() + w.notes()}, nil
 }
 
+// search checks the input, and is what it asks for: the search, and the patterns of the names of
+// its files, nil for all.
+func (in searchInput) search() (s search, only, ofType *glob.Pattern, err error) {
+	bounded := func(member string, value *uint64, least, most, otherwise uint64) int {
+		n := protocol.ValueOr(value, otherwise)
+		if (n < least || n > most) && err == nil {
+			err = &strict.Error{Path: member, Problem: fmt.Sprintf("must be between %d and %d", least, most)}
+		}
+		return int(min(n, most))
+	}
+	around := bounded("context", in.Context, 0, maxAround, 0)
+	s = search{
+		lines: bufio.NewReaderSize(nil, maxLine), output: protocol.ValueOr(in.Output, outputLines), multiline: protocol.Value(in.Multiline),
+		most:   bounded("max_results", in.MaxResults, 1, maxResults, defaultResults),
+		before: bounded("before", in.Before, 0, maxAround, uint64(around)), after: bounded("after", in.After, 0, maxAround, uint64(around)),
+	}
+	if !slices.Contains([]string{outputLines, outputFiles, outputCounts}, s.output) && err == nil {
+		err = &strict.Error{Path: "output", Problem: fmt.Sprintf("is %.64q, want lines, files or counts", s.output)}
+	}
+	if err != nil {
+		return s, nil, nil, err
+	}
+	if s.matcher, err = newMatcher(in.Pattern, protocol.Value(in.Literal), protocol.Value(in.IgnoreCase), s.multiline); err != nil {
+		return s, nil, nil, err
+	}
+	if in.Glob != nil {
+		if only, err = filter(*in.Glob); err != nil {
+			return s, nil, nil, err
+		}
+	}
+	if in.Type != nil {
+		names, ok := fileTypes()[*in.Type]
+		if !ok {
+			known := strings.Join(slices.Sorted(maps.Keys(fileTypes())), ", ")
+			return s, nil, nil, &strict.Error{Path: "type", Problem: fmt.Sprintf("is %.64q, want one of %s; or use glob", *in.Type, known)}
+		}
+		ofType, err = filter(names)
+	}
+	return s, only, ofType, err
+}
+
+// fileTypes are the names of files of each language.
+func fileTypes() map[string]string {
+	return map[string]string{
+		"c": "*.{c,h}", "cpp": "*.{cc,cpp,cxx,hh,hpp,hxx,h}", "cs": "*.cs", "css": "*.{css,scss,sass,less}", "docker": "{Dockerfile,Dockerfile.*,*.dockerfile}",
+		"go": "*.go", "html": "*.{html,htm}", "java": "*.java", "js": "*.{js,jsx,mjs,cjs,vue}", "json": "*.{json,jsonl,jsonc}", "kotlin": "*.{kt,kts}",
+		"lua": "*.lua", "make": "{Makefile,makefile,GNUmakefile,*.mk}", "md": "*.{md,markdown,mdx}", "php": "*.php", "proto": "*.proto", "py": "*.{py,pyi}",
+		"ruby": "*.{rb,gemspec,rake}", "rust": "*.rs", "scala": "*.scala", "sh": "*.{sh,bash,zsh}", "sql": "*.sql", "swift": "*.swift", "toml": "*.toml",
+		"ts": "*.{ts,tsx,mts,cts}", "txt": "*.txt", "xml": "*.xml", "yaml": "*.{yaml,yml}",
+	}
+}
+
 // filter reads the pattern that chooses files. One without a slash is for names
 // anywhere.
 func filter(text string) (*glob.Pattern, error) {
@@ -119,127 +169,4 @@ func filter(text string) (*glob.Pattern, error) {
 	}
 	pattern, err := compileGlob("glob", text)
 	return &pattern, err
-}
-
-// search is one search under way.
-type search struct {
-	at      *place
-	base    string // how answers name it
-	matcher *matcher
-	lines   *bufio.Reader // of the file that is being read
-	most    int           // lines wanted
-
-	found    strings.Builder
-	count    int // lines found
-	searched int // files
-	binary   int // files passed over
-	unread   int // files that could not be read
-	more     bool
-}
-
-// file searches one file, relative to the place. It returns errEnough when no
-// more is wanted.
-func (s *search) file(ctx context.Context, name string) error {
-	f, _, err := s.at.open(filepath.Join(s.at.name, name))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("it is %s", kind(info.Mode()))
-	}
-	head, err := peek(f)
-	if err != nil {
-		return err
-	}
-	e := sniff(head)
-	if e == notText {
-		s.binary++
-		return nil
-	}
-	s.lines.Reset(e.reader(cancelled{ctx, f}))
-	s.searched++
-	shownName := shown(path.Join(s.base, name))
-	matched := 0 // the last line with a match
-	for number, reads := 1, 0; ; reads++ {
-		if reads%ctxEvery == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		line, err := s.lines.ReadSlice('\n')
-		ended := err == nil
-		text := bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
-		if number == 1 && reads == 0 {
-			text = bytes.TrimPrefix(text, []byte(byteMark))
-		}
-		if len(line) > 0 && matched != number {
-			if at := s.matcher.find(ctx, text); at >= 0 {
-				matched = number
-				if !s.add(fmt.Sprintf("%s:%d:%s\n", shownName, number, excerpt(text, at))) {
-					return errEnough
-				}
-			}
-		}
-		switch {
-		case ended:
-			number++
-		case errors.Is(err, bufio.ErrBufferFull): // the line goes on
-		case errors.Is(err, io.EOF):
-			return nil
-		default:
-			return err
-		}
-	}
-}
-
-// add takes a line into the answer, unless that is full.
-func (s *search) add(line string) bool {
-	if s.count == s.most || s.found.Len()+len(line) > maxRead {
-		s.more = true
-		return false
-	}
-	s.count++
-	s.found.WriteString(line)
-	return true
-}
-
-// excerpt is a line, or what is around its match if it is long.
-func excerpt(line []byte, at int) string {
-	if len(line) <= maxShown {
-		return string(line)
-	}
-	before := textcut.Head(line, at-beforeMatch)
-	rest := line[len(before):]
-	shown := textcut.Head(rest, maxShown)
-	text := string(shown)
-	if len(before) > 0 {
-		text = "…" + text
-	}
-	if len(shown) < len(rest) {
-		text += "…"
-	}
-	return text
-}
-
-// answer is what was found, and what there is to know about the rest.
-func (s *search) answer() string {
-	var b strings.Builder
-	b.WriteString(s.found.String())
-	passed := ""
-	if s.binary > 0 {
-		passed = fmt.Sprintf(", %d passed over as no text", s.binary)
-	}
-	switch {
-	case s.more:
-		fmt.Fprintf(&b, "[there are more than these %d lines; narrow the pattern, path or glob]\n", s.count)
-	case s.count == 0:
-		fmt.Fprintf(&b, "[no line matches in %d %s%s]\n", s.searched, plural(s.searched, "file"), passed)
-	}
-	if s.unread > 0 {
-		fmt.Fprintf(&b, "[%d %s could not be read]\n", s.unread, plural(s.unread, "file"))
-	}
-	return b.String()
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"nexus.internal/child/tool"
 )
@@ -105,6 +106,65 @@ func TestGlob(t *testing.T) {
 	if text, err := r.run("glob", "pattern", "wide/*"); err != nil || len(text) > 64<<10 || !strings.Contains(text, "[there are more") {
 		t.Errorf("%d bytes of wide names, error %v", len(text), err)
 	}
+}
+
+// Lines around matches, counts, files of a language, and matches of several lines.
+func TestSearchAround(t *testing.T) {
+	r := newRoom(t)
+	r.put("a.go", "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n")
+	r.put("b.py", "two\r\nother\r\ntwo")
+	r.put("c.tsx", "func (\n\ta int,\n) {\n}\nfunc ()\n")
+	r.put("Makefile", "two:\n")
+	r.put("long.txt", strings.Repeat("x", 300<<10)+"two\nnear\n")
+	for _, tt := range []struct {
+		want    string
+		members []any
+	}{
+		{"a.go-1-one\na.go:2:two\na.go-3-three\n--\nb.py:1:two\nb.py-2-other\nb.py:3:two\n", []any{"pattern", "^two$", "context", 1, "glob", "*.{go,py}"}},
+		{"a.go-2-two\na.go-3-three\na.go:4:four\na.go:5:five\na.go-6-six\n--\na.go-8-eight\na.go-9-nine\na.go:10:ten\n", []any{"pattern", "^(four|five|ten)$", "before", 2, "after", 1}},
+		{"a.go:4:four\na.go-5-five\na.go:6:six\na.go-7-seven\n[there are more than these 2 lines; narrow the pattern, path or glob]\n", []any{"pattern", "^(four|six|ten)$", "after", 1, "max_results", 2}},
+		{"long.txt:1:…" + strings.Repeat("x", 101) + "two\nlong.txt-2-near\n", []any{"pattern", "xtwo", "after", 1}},
+		{"a.go\nb.py\n", []any{"pattern", "two", "output", "files", "glob", "?.*"}},
+		{"Makefile\n[there are more than these 1 files; narrow the pattern, path or glob]\n", []any{"pattern", "two", "output", "files", "max_results", 1}},
+		{"a.go:1\nb.py:2\n[3 lines in 2 of 3 files]\n", []any{"pattern", "two", "output", "counts", "glob", "?.*"}},
+		{"b.py:1:two\nb.py:3:two\n", []any{"pattern", "two", "type", "py"}},
+		{"Makefile:1:two:\n", []any{"pattern", "two", "type", "make"}},
+		{"c.tsx:1:func (\nc.tsx:2:\ta int,\nc.tsx:3:) {\n", []any{"pattern", `func \([^)]*\n\) \{`, "multiline", true}},
+		{"c.tsx:1:func (\nc.tsx:2:\ta int,\nc.tsx:3:) {\nc.tsx-4-}\nc.tsx:5:func ()\n", []any{"pattern", `func \([^)]*\)`, "multiline", true, "after", 1, "type", "ts"}},
+		{"b.py-1-two\nb.py:2:other\nb.py:3:two\n", []any{"pattern", `^other$\n^two$`, "multiline", true, "context", 1, "type", "py"}},
+		{"c.tsx:4\n[4 lines in 1 of 1 files]\n", []any{"pattern", `func \([^)]*\)`, "multiline", true, "output", "counts", "path", "c.tsx"}},
+		{"[no line matches in 1 file]\n", []any{"pattern", "nothing", "multiline", true, "path", "a.go"}},
+		{`!member "output" is "names", want lines, files or counts`, []any{"pattern", "a", "output", "names"}},
+		{`!member "context" must be between 0 and 50`, []any{"pattern", "a", "context", 51}},
+		{`!member "after" must be between 0 and 50`, []any{"pattern", "a", "after", 51}},
+	} {
+		r.want(tt.want, "search_text", tt.members...)
+	}
+	if _, err := r.run("search_text", "pattern", "a", "type", "cobol"); err == nil || !strings.Contains(err.Error(), `member "type" is "cobol", want one of c, cpp, cs`) {
+		t.Errorf("got %v", err)
+	}
+	r.put("huge.txt", strings.Repeat("two\n", 2<<20))
+	r.want("[no line matches in 0 files]\n[1 file of more than 4 MiB left out, as multiline reads files as a whole]\n", "search_text", "pattern", "two", "multiline", true, "path", "huge.txt")
+}
+
+// What a line is found by is found in the whole text as well, whatever the text.
+func FuzzSearchWhole(f *testing.F) {
+	for _, s := range []string{"a\nb\na", "\r\na\r\n\r\n", "", "a", "\n\n", "é\na\xff"} {
+		f.Add(s, "a", uint8(1), uint8(2))
+	}
+	f.Fuzz(func(t *testing.T, text, pattern string, before, after uint8) {
+		if pattern == "" || len(pattern) > 1000 || !utf8.ValidString(pattern) || strings.ContainsAny(pattern, "\r\n") || strings.Contains(strings.ReplaceAll(text, "\r\n", "\n"), "\r") {
+			return
+		}
+		r := newRoom(t)
+		r.put("f", text)
+		members := []any{"pattern", pattern, "literal", true, "path", "f", "before", before % 51, "after", after % 51}
+		line, lineErr := r.run("search_text", members...)
+		whole, wholeErr := r.run("search_text", append(members, "multiline", true)...)
+		if line != whole || fmt.Sprint(lineErr) != fmt.Sprint(wholeErr) {
+			t.Errorf("by line %q, %v; as a whole %q, %v", line, lineErr, whole, wholeErr)
+		}
+	})
 }
 
 func TestSearch(t *testing.T) {
