@@ -53,6 +53,8 @@ type (
 		TimeoutS *float64 `json:"timeout_s,omitzero" min:">0" max:"86400" unit:"seconds" audit:"-"`
 		// How long the turns of each task may run, in seconds.
 		TaskTimeoutS *float64 `json:"task_timeout_s,omitzero" min:">0" max:"86400" unit:"seconds" default:"600" audit:"-"`
+		// How often each task is tried where its agent crashes or its model cannot be reached, with pauses, within task_timeout_s.
+		Attempts *int `json:"attempts,omitzero" min:"1" max:"10" default:"1" audit:"-"`
 		// Names the run: with the same one, a call joins it, continues it or gets its result.
 		// 1 to 64 letters, digits, '.', '_' and '-'; a UUID if missing.
 		RequestID *string `json:"request_id,omitzero" audit:"text"`

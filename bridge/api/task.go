@@ -37,6 +37,8 @@ const (
 	MaxTasks = 100
 	// MaxPool is how many agents a plan is carried out by.
 	MaxPool = 16
+	// MaxAttempts is how often a task is tried.
+	MaxAttempts = 10
 	// DefaultTaskTimeout is the timeout_s of a task and of the making of a plan,
 	// DefaultCheckTimeout that of validate_code, in seconds.
 	DefaultTaskTimeout  = 600
@@ -60,6 +62,8 @@ type (
 		AgentID *string `json:"agent_id,omitzero" audit:"text"`
 		// How long the turns may run, in seconds.
 		TimeoutS *float64 `json:"timeout_s,omitzero" min:">0" max:"86400" unit:"seconds" default:"600" audit:"-"`
+		// How often it is tried where the agent crashes or its model cannot be reached, with pauses, within timeout_s.
+		Attempts *int `json:"attempts,omitzero" min:"1" max:"10" default:"1" audit:"-"`
 		// Makes the task idempotent, and names it for cancel. A UUID if missing.
 		RequestID *string `json:"request_id,omitzero" min:"1" max:"96" audit:"text"`
 	}
@@ -110,6 +114,8 @@ type (
 		RequestID       string `json:"request_id"`
 		// Repaired says that the first answer was not of the declared shape.
 		Repaired bool `json:"repaired,omitzero" wire:"default"`
+		// Attempts is how often it was tried, if that is more than once.
+		Attempts int `json:"attempts,omitzero" wire:"default"`
 	}
 
 	// CreatePlanParams ask the planner for a plan.
@@ -124,6 +130,8 @@ type (
 		AgentID *string `json:"agent_id,omitzero" audit:"text"`
 		// How long the turns may run, in seconds.
 		TimeoutS *float64 `json:"timeout_s,omitzero" min:">0" max:"86400" unit:"seconds" default:"600" audit:"-"`
+		// How often it is tried where the agent crashes or its model cannot be reached, with pauses, within timeout_s.
+		Attempts *int `json:"attempts,omitzero" min:"1" max:"10" default:"1" audit:"-"`
 		// Makes the request idempotent, and names it for cancel. A UUID if missing.
 		RequestID *string `json:"request_id,omitzero" min:"1" max:"96" audit:"text"`
 	}

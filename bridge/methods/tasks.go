@@ -139,7 +139,7 @@ func (m *taskMethods) planBy(ctx context.Context, c *rpc.Call, a *supervisor.Age
 	if p.TimeoutS == nil && limit > 0 {
 		p.TimeoutS = &limit
 	}
-	e := task.Prompt{ID: id, Text: task.PlanPrompt(p, most), Timeout: task.Timeout(p.TimeoutS)}
+	e := task.Prompt{ID: id, Text: task.PlanPrompt(p, most), Timeout: task.Timeout(p.TimeoutS), Attempts: protocol.Value(p.Attempts)}
 	ask := func(ctx context.Context, a *supervisor.Agent) (result api.CreatePlanResult, cancelled bool, err error) {
 		var cost task.Cost
 		result.Plan, cost, err = task.Ask(ctx, m.tasks, a, e, func(reply string) (api.Plan, error) { return task.ReadPlan(reply, most, limit) })

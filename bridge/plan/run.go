@@ -113,7 +113,7 @@ func (r *Runner) begin(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*
 		return nil, err
 	}
 	same := p
-	same.TimeoutS, same.TaskTimeoutS, same.Pool, same.Context = nil, nil, nil, nil
+	same.TimeoutS, same.TaskTimeoutS, same.Attempts, same.Pool, same.Context = nil, nil, nil, nil, nil
 	digest, err := digestOf(same)
 	if err != nil {
 		return nil, err
@@ -357,7 +357,7 @@ func (w *work) Do(ctx context.Context, st Start, t api.PlanTask, needs []api.Pla
 	switch {
 	case ctx.Err() != nil && err != nil:
 		if a != nil {
-			r.abortTask(ctx, a, st.RequestID)
+			r.abortTask(ctx, a, st.RequestID, protocol.Value(w.params.Attempts))
 		}
 		result.Status = api.TaskCancelled
 	case errors.Is(err, supervisor.ErrNotFound) || errors.Is(why, supervisor.ErrNotFound): // it was destroyed under its task
@@ -397,13 +397,13 @@ func cutOff(err error) bool {
 }
 
 // abortTask ends the turns of a task whose run is over, unless they go on later.
-func (r *Runner) abortTask(ctx context.Context, a *supervisor.Agent, id string) {
+func (r *Runner) abortTask(ctx context.Context, a *supervisor.Agent, id string, attempts int) {
 	if errors.Is(context.Cause(ctx), ErrInterrupted) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 	defer cancel()
-	for _, turn := range []string{id, task.SecondTurn(id)} {
+	for _, turn := range task.TurnIDs(id, attempts) {
 		if _, err := a.Abort(ctx, turn); err != nil {
 			r.o.Log.Warn("a turn of a plan that was cancelled", zap.String("agent", a.ID()), zap.String("request_id", turn), zap.Error(err))
 		}
@@ -426,7 +426,7 @@ func taskOf(p api.RunPlanParams, t api.PlanTask, needs []api.PlanTaskResult) api
 			prompt += "\n- " + path
 		}
 	}
-	return api.ExecuteTaskParams{TaskType: t.Type, Prompt: prompt, Context: p.Context, Options: p.Options, TimeoutS: p.TaskTimeoutS}
+	return api.ExecuteTaskParams{TaskType: t.Type, Prompt: prompt, Context: p.Context, Options: p.Options, TimeoutS: p.TaskTimeoutS, Attempts: p.Attempts}
 }
 
 func attemptID(run, task string, attempt int) string {

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -73,7 +74,7 @@ func Stream[R any](ctx context.Context, r *Runner, out *rpc.Stream, id, agent st
 		defer finished()
 		result, err = do(ctx)
 	})
-	s := &stream{out: out, id: uuid.NewString(), task: id}
+	s := &stream{out: out, id: uuid.NewString(), task: id, ids: TurnIDs(id, api.MaxAttempts)}
 	told := s.follow(ctx, w, working)
 	if told != nil {
 		cancel()
@@ -92,6 +93,7 @@ func Stream[R any](ctx context.Context, r *Runner, out *rpc.Stream, id, agent st
 type stream struct {
 	out      *rpc.Stream
 	id, task string
+	ids      []string // of the task's turns
 	opened   bool
 	chunks   uint64
 	turns    int  // of the task that have begun
@@ -160,7 +162,7 @@ func (s *stream) event(e supervisor.Event) error {
 	}
 	switch told := told.(type) {
 	case protocol.TurnStart:
-		if s.within = told.TurnID == s.task || told.TurnID == SecondTurn(s.task); !s.within {
+		if s.within = slices.Contains(s.ids, told.TurnID); !s.within {
 			return nil
 		}
 		s.turns++

@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -123,7 +122,7 @@ func (r *Runner) Run(ctx context.Context, a *supervisor.Agent, p api.ExecuteTask
 		Output:   api.TaskOutput{FilesModified: []string{}, FilesCreated: []string{}},
 		Metadata: api.TaskMetadata{AgentID: a.ID(), RequestID: id},
 	}
-	prompt := Prompt{ID: id, Text: ExecutePrompt(p, id), Timeout: Timeout(p.TimeoutS)}
+	prompt := Prompt{ID: id, Text: ExecutePrompt(p, id), Timeout: Timeout(p.TimeoutS), Attempts: protocol.Value(p.Attempts)}
 	answer, cost, err := Ask(ctx, r, a, prompt, func(reply string) (Answer, error) { return ReadAnswer(reply, id) })
 	if err != nil {
 		return result, nil, err
@@ -132,6 +131,9 @@ func (r *Runner) Run(ctx context.Context, a *supervisor.Agent, p api.ExecuteTask
 	result.Metadata.ExecutionTimeMS = cost.Elapsed.Milliseconds()
 	result.Metadata.TokensUsed = cost.Usage.InputTokens + cost.Usage.OutputTokens
 	result.Metadata.Model, result.Metadata.Repaired = protocol.Value(cost.Usage.Model), cost.Repaired
+	if cost.Attempts > 1 {
+		result.Metadata.Attempts = cost.Attempts
+	}
 	if u := a.Info().Update; result.Metadata.Model == "" && u != nil {
 		result.Metadata.Model = u.Model
 	}
@@ -151,7 +153,10 @@ func (r *Runner) Run(ctx context.Context, a *supervisor.Agent, p api.ExecuteTask
 type Prompt struct {
 	ID      string // of the first turn
 	Text    string
-	Timeout time.Duration // for both turns together
+	Timeout time.Duration // for all turns together
+	// Attempts is how often it is put where the agent crashes or its model cannot be reached; 0
+	// is once.
+	Attempts int
 }
 
 // cost is what an Prompt took.
@@ -160,12 +165,10 @@ type Cost struct {
 	Usage     protocol.TurnUsage
 	Elapsed   time.Duration // without the wait for the agent
 	Repaired  bool
+	Attempts  int   // that it took
 	Replayed  bool  // all of it had ended before
 	Cancelled error // why, if it was; then there is no answer
 }
-
-// SecondTurn is the id of the turn that asks again.
-func SecondTurn(id string) string { return id + "/again" }
 
 // Begin begins the turn of a prompt, whose answer nobody reads.
 func (r *Runner) Begin(ctx context.Context, a *supervisor.Agent, e Prompt) (*supervisor.Turn, error) {
@@ -176,70 +179,6 @@ func (r *Runner) beginTurn(ctx context.Context, a *supervisor.Agent, e Prompt, o
 	o.Timeout = e.Timeout
 	turn, err := a.Prompt(ctx, protocol.Prompt{ID: e.ID, Message: e.Text}, o)
 	return turn, agents.Destroyed(a.ID(), err)
-}
-
-// Ask puts a prompt and, where its answer is not of the shape, asks once more, before anything
-// that waits for the agent. The errors are those of a turn, that of badAnswer, and that of ctx: the
-// turn goes on then, unless ctx ended by supervisor.ErrAborted, which cancels it.
-func Ask[T any](ctx context.Context, r *Runner, a *supervisor.Agent, e Prompt, read func(string) (T, error)) (answer T, c Cost, err error) {
-	start := time.Now()
-	ctx, end := r.begin(ctx, e.ID, a)
-	defer func() { end(c.Cancelled != nil) }()
-	c.Replayed = true
-	how := supervisor.PromptOptions{Hold: true}
-	for first := true; ; first = false {
-		if err := aborted(ctx); err != nil {
-			c.Cancelled = err
-			return answer, c, nil
-		}
-		turn, err := r.beginTurn(ctx, a, e, how)
-		if err != nil {
-			return answer, c, err
-		}
-		if first {
-			defer turn.Release()
-		}
-		c.Turns = append(c.Turns, e.ID)
-		outcome, err := wait(ctx, a, turn, e.ID)
-		failed := func(err error) error {
-			return &rpc.TurnError{
-				Err: err, Outcome: outcome.Outcome, Text: outcome.Text, Replayed: outcome.Replayed, AgentID: a.ID(), RequestID: e.ID,
-			}
-		}
-		c.Usage.Add(outcome.Usage)
-		c.Elapsed += outcome.Ran
-		c.Replayed = c.Replayed && outcome.Replayed
-		switch {
-		case outcome.Outcome == supervisor.Cancelled && (outcome.Replayed || !errors.Is(err, supervisor.ErrDraining)):
-			if c.Cancelled = err; err == nil {
-				c.Cancelled = supervisor.ErrAborted
-			}
-			return answer, c, nil
-		case errors.Is(err, supervisor.ErrDraining), err != nil && ctx.Err() != nil:
-			return answer, c, err
-		case err != nil:
-			return answer, c, failed(err)
-		case outcome.Truncated:
-			return answer, c, failed(badAnswer("it is longer than what is kept of it"))
-		}
-		answer, err = read(outcome.Text)
-		if err == nil {
-			return answer, c, nil
-		}
-		if outcome.StopReason == protocol.StopMaxTokens || outcome.StopReason == protocol.StopContentFilter {
-			err = fmt.Errorf("%w; the model's service cut the answer off (%s)", err, outcome.StopReason)
-		}
-		left := e.Timeout - time.Since(start)
-		switch {
-		case !first:
-			return answer, c, failed(badAnswer(err.Error()))
-		case left <= 0:
-			return answer, c, fmt.Errorf("no time is left to ask again after an answer that could not be used (%w): %w", err, supervisor.ErrTurnTimeout)
-		}
-		c.Repaired = true
-		how = supervisor.PromptOptions{WhenBusy: supervisor.Next}
-		e = Prompt{ID: SecondTurn(e.ID), Text: RepairPrompt(err), Timeout: left}
-	}
 }
 
 // aborted is why ctx ended, if somebody cancelled the task.

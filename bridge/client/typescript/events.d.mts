@@ -216,6 +216,7 @@ export type PlanPart =
           agent_id: string;
           request_id: string;
           repaired?: boolean;
+          attempts?: number;
         };
         replayed?: boolean;
       };

@@ -277,6 +277,7 @@ export type ExecuteTaskParams = {
   options?: { language?: string | null; framework?: string | null; style_guide?: string | null } | null;
   agent_id?: string | null;
   timeout_s?: number | null;
+  attempts?: number | null;
   request_id?: string | null;
 };
 export type ExecuteTaskResult = {
@@ -289,6 +290,7 @@ export type ExecuteTaskResult = {
     agent_id: string;
     request_id: string;
     repaired?: boolean;
+    attempts?: number;
   };
   replayed?: boolean;
 };
@@ -303,6 +305,7 @@ export type CreatePlanParams = {
   constraints?: { max_tasks?: number | null; time_limit_seconds?: number | null } | null;
   agent_id?: string | null;
   timeout_s?: number | null;
+  attempts?: number | null;
   request_id?: string | null;
 };
 export type CreatePlanResult = {
@@ -378,6 +381,7 @@ export type RunPlanParams = {
   options?: { language?: string | null; framework?: string | null; style_guide?: string | null } | null;
   timeout_s?: number | null;
   task_timeout_s?: number | null;
+  attempts?: number | null;
   request_id?: string | null;
   on_failure?: "stop" | "continue" | null;
   retry?: boolean | null;
@@ -405,6 +409,7 @@ export type RunPlanResult = {
         agent_id: string;
         request_id: string;
         repaired?: boolean;
+        attempts?: number;
       };
       replayed?: boolean;
     };
@@ -472,6 +477,7 @@ export type GetRunResult = {
         agent_id: string;
         request_id: string;
         repaired?: boolean;
+        attempts?: number;
       };
       replayed?: boolean;
     };

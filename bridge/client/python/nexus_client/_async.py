@@ -141,6 +141,7 @@ class AsyncMethods:
         options: Optional[params.TaskOptions] = None,
         agent_id: Optional[str] = None,
         timeout_s: Optional[float] = None,
+        attempts: Optional[int] = None,
         request_id: Optional[str] = None,
     ) -> results.ExecuteTask:
         """Have the executor do one task and report in a fixed shape."""
@@ -155,6 +156,7 @@ class AsyncMethods:
         options: Optional[params.TaskOptions] = None,
         agent_id: Optional[str] = None,
         timeout_s: Optional[float] = None,
+        attempts: Optional[int] = None,
         request_id: Optional[str] = None,
     ) -> AsyncGenerator[ExecuteTaskPart, None]:
         """Have a task done and hear of it as it goes.
@@ -172,6 +174,7 @@ class AsyncMethods:
         constraints: Optional[params.PlanConstraints] = None,
         agent_id: Optional[str] = None,
         timeout_s: Optional[float] = None,
+        attempts: Optional[int] = None,
         request_id: Optional[str] = None,
     ) -> results.CreatePlan:
         """Have the planner divide a request into tasks."""
@@ -185,6 +188,7 @@ class AsyncMethods:
         constraints: Optional[params.PlanConstraints] = None,
         agent_id: Optional[str] = None,
         timeout_s: Optional[float] = None,
+        attempts: Optional[int] = None,
         request_id: Optional[str] = None,
     ) -> AsyncGenerator[CreatePlanPart, None]:
         """Have a plan made and hear of it as it goes.
@@ -215,6 +219,7 @@ class AsyncMethods:
         options: Optional[params.TaskOptions] = None,
         timeout_s: Optional[float] = None,
         task_timeout_s: Optional[float] = None,
+        attempts: Optional[int] = None,
         request_id: Optional[str] = None,
         on_failure: Literal["stop", "continue", None] = None,
         retry: Optional[bool] = None,
@@ -232,6 +237,7 @@ class AsyncMethods:
         options: Optional[params.TaskOptions] = None,
         timeout_s: Optional[float] = None,
         task_timeout_s: Optional[float] = None,
+        attempts: Optional[int] = None,
         request_id: Optional[str] = None,
         on_failure: Literal["stop", "continue", None] = None,
         retry: Optional[bool] = None,

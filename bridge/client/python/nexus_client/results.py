@@ -289,6 +289,7 @@ class _TaskMetadata(TypedDict):
 
 class TaskMetadata(_TaskMetadata, total=False):
     repaired: bool
+    attempts: int
 
 
 class _ExecuteTask(TypedDict):
