@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -240,6 +241,25 @@ func TestTwoQuestions(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 	})
+}
+
+// ~ is the user's home, for tools and for those who are asked, and never a directory of that name.
+func TestTilde(t *testing.T) {
+	s := newSite(t, trusted)
+	t.Setenv("HOME", filepath.Dir(s.dir))
+	in := "~/" + filepath.Base(s.dir)
+	s.want("wrote 4 bytes to ~/work/a.txt (a new file)", call("write_file", "path", in+"/a.txt", "content", "text"))
+	s.want("text", call("read_file", "path", in+"/a.txt"))
+	s.want("a.txt:1:text\n", call("search_text", "pattern", "t", "path", in))
+	s.want("text\n[exit status 0]", call("shell", "command", "cat a.txt", "cwd", in))
+	outside := "~/" + filepath.Base(s.outside) + "/secret.txt"
+	s.want("read_file: OUTSIDE/secret.txt is outside the working directory WORK; that needs an approval, and there is nobody to give one", call("read_file", "path", outside))
+	s.want("write_file: "+filepath.Dir(s.dir)+"/b is outside the working directory WORK; that needs an approval, and there is nobody to give one", call("write_file", "path", "~/b", "content", ""))
+	s.want("write_file: write ~you/b: ~ stands for a home only alone or before a slash; for a file of that name, write ./~you/b", call("write_file", "path", "~you/b", "content", ""))
+	s.want("wrote 5 bytes to ./~/b (a new file)", call("write_file", "path", "./~/b", "content", "meant"))
+	t.Setenv("HOME", "")
+	s.want("list_directory: list ~: the home that ~ stands for is not known here; for a directory of that name, write ./~", call("list_directory", "path", "~"))
+	s.want("shell: cwd ~: the home that ~ stands for is not known here; for a directory of that name, write ./~", call("shell", "command", "pwd", "cwd", "~"))
 }
 
 // Permissions that change hold at once, also for a call that waits, in both

@@ -10,6 +10,7 @@ import (
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/file"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/safefile"
 )
 
 // Space implements [file.Spaces]: what one call of a file tool may touch.
@@ -45,7 +46,12 @@ func (p pathChecker) Check(path, asked string, write bool) error {
 	}
 }
 
+// absolutePath is the path that a model wrote. One whose ~ stands for nothing is refused by the
+// tool.
 func absolutePath(cwd, path string) string {
+	if expanded, err := safefile.ExpandTilde(path); err == nil {
+		path = expanded
+	}
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(cwd, path)
 	}

@@ -79,13 +79,15 @@ func (s Space) find(attempt, asked string, write bool) (*place, error) {
 	if asked == "" {
 		return nil, &strict.Error{Path: "path", Problem: "is empty"}
 	}
-	path := asked
+	path, err := safefile.ExpandTilde(asked)
+	if err != nil {
+		return nil, fmt.Errorf("%s %w", attempt, err)
+	}
 	if !filepath.IsAbs(path) {
 		path = s.Cwd + string(filepath.Separator) + path
 	}
 	written := filepath.Clean(path)
-	path, err := Real(path)
-	if err != nil {
+	if path, err = Real(path); err != nil {
 		if s.top(written) == "" { // what is there is none of its business
 			return nil, outside(asked)
 		}

@@ -202,8 +202,11 @@ func (s *shell) dir(cwd string) (string, error) {
 	if cwd == "" || cwd == "." {
 		return s.options.Dir, nil
 	}
-	local := cwd
-	if filepath.IsAbs(cwd) {
+	local, err := safefile.ExpandTilde(cwd)
+	if err != nil {
+		return "", fmt.Errorf("cwd %w", err)
+	}
+	if cwd = local; filepath.IsAbs(cwd) {
 		relative, err := filepath.Rel(s.options.Dir, cwd)
 		if err != nil {
 			return "", fmt.Errorf("cwd %s: %w", cwd, err)
