@@ -217,7 +217,7 @@ func stateful(c *supervisortest.Child, cmd protocol.Command) bool {
 		c.Respond(cmd, map[string]any{
 			"ok": true, "streaming": streaming, "turn_id": turn, "model": "echo", "provider": "test", "reasoning": false,
 			"session_id": "session-" + c.Spec().ID, "message_count": len(c.Messages()), "cwd": "/site", "preset": preset,
-			"system_prompt": "You are a test.", "system_prompt_path": "/site/NEXUS.md", "system_prompt_layers": []string{"/site/NEXUS.md"}, "halted_at_iteration_limit": false,
+			"system_prompt": "You are a test.", "system_prompt_path": "/site/NEXUS.md", "system_prompt_layers": []string{"/site/NEXUS.md"}, "environment": "Working directory: /site", "halted_at_iteration_limit": false,
 			"permissions": map[string]any{
 				"permission_level": preset, "disabled_tools": []string{"shell"},
 				"policy": map[string]any{

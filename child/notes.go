@@ -128,16 +128,43 @@ func text(value jsontext.Value) (s string) {
 	return s
 }
 
+// surroundings are where the agent works, without notes.
+func (s *session) surroundings() prompt.Surroundings {
+	return prompt.Surroundings{Cwd: s.ToolEnv.Cwd(), Now: time.Now(), Walls: s.ToolEnv.Walls()}
+}
+
 // system is the system prompt of a turn that begins now. Files that notes name
 // are read as they are.
 func (w *worker) system() string {
-	around := prompt.Surroundings{Cwd: w.ToolEnv.Cwd(), Now: time.Now()}
+	around := w.surroundings()
 	room := maxNoteBytes
 	now := w.current()
 	for _, n := range now.notes {
 		around.Notes = append(around.Notes, w.files.note(n, &room))
 	}
-	return now.prompt.With(around)
+	if len(around.Notes) > 0 {
+		return now.prompt.With(around)
+	}
+	key := systemKey{now.prompt.Text, now.prompt.Explicit, around.Cwd, around.Walls, around.Now.YearDay()}
+	if w.lastSystem.systemKey != key {
+		w.lastSystem = madeSystem{key, now.prompt.With(around)}
+	}
+	return w.lastSystem.text
+}
+
+// madeSystem is the system prompt of the last turn, without notes: the next turn mostly has
+// the same.
+type madeSystem struct {
+	systemKey
+	text string
+}
+
+// systemKey is what a system prompt without notes is made of.
+type systemKey struct {
+	prompt     string
+	explicit   bool
+	cwd, walls string
+	day        int
 }
 
 // note is a note as the model reads it. It takes what a file needs from room.

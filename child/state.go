@@ -44,6 +44,9 @@ func (s *session) state(active protocol.Command, queued int) protocol.State {
 		state.Permissions = s.ToolEnv.State()
 	}
 	state.Permissions.Preset = state.Preset
+	if !s.settings.prompt.Explicit {
+		state.Environment = s.surroundings().Environment()
+	}
 	if len(state.SystemPrompt) < len(s.settings.prompt.Text) {
 		state.SystemPromptTruncated = &protocol.Truncation{Truncated: true, Size: uint64(len(s.settings.prompt.Text)), File: s.settings.prompt.Path}
 	}

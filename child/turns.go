@@ -62,6 +62,8 @@ type worker struct {
 	queue *turnQueue
 	relay *relay
 	files agentFiles
+
+	lastSystem madeSystem // of runJobs alone
 }
 
 // runJobs runs jobs until there will be no more.

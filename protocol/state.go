@@ -22,6 +22,7 @@ type (
 		SystemPromptPath      *string         `json:"system_prompt_path"`
 		SystemPromptLayers    []string        `json:"system_prompt_layers" wire:"default"` // the files that it came from, in their order
 		SystemPromptTruncated *Truncation     `json:"system_prompt_truncated,omitzero"`    // SystemPrompt is only the head
+		Environment           string          `json:"environment" wire:"default"`          // the part of each request that tells the model where it works; "" if it gets none
 		Tokens                ContextTokens   `json:"tokens" wire:"default"`
 		MaxIterations         uint64          `json:"max_iterations" wire:"default"`
 		// HaltedAtIterationLimit says that the last turn ended at MaxIterations.

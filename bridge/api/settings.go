@@ -117,6 +117,9 @@ type (
 		SystemPromptPath *string `json:"system_prompt_path"`
 		// Layers are the files that it came from, the one with the last word last.
 		Layers []string `json:"layers"`
+		// Environment follows in each request: the directory, what the agent and its programs
+		// may do, the programs that there are, the date. "" if SystemPrompt was set as a whole.
+		Environment string `json:"environment"`
 		// Truncated says that SystemPrompt is only the head of it.
 		Truncated bool `json:"truncated,omitzero"`
 	}

@@ -154,7 +154,8 @@ func (m *settingsMethods) getSystemPrompt(ctx context.Context, c *rpc.Call, _ ap
 	}
 	return api.GetSystemPromptResult{
 		SystemPrompt: state.SystemPrompt, SystemPromptPath: state.SystemPromptPath, Layers: state.SystemPromptLayers,
-		Truncated: state.SystemPromptTruncated != nil && state.SystemPromptTruncated.Truncated,
+		Environment: state.Environment,
+		Truncated:   state.SystemPromptTruncated != nil && state.SystemPromptTruncated.Truncated,
 	}, nil
 }
 

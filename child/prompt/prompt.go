@@ -265,6 +265,8 @@ func absolute(path string) string {
 type Surroundings struct {
 	Cwd string
 	Now time.Time // the model gets its day
+	// Walls are lines about what the agent and its programs may do; "" for none.
+	Walls string
 	// Notes are what the parent wants the agent to know.
 	Notes []Note
 }
@@ -280,11 +282,11 @@ type Note struct {
 // providers cache what requests begin with.
 func (p Prompt) With(s Surroundings) string {
 	var b strings.Builder
-	b.Grow(len(p.Text) + len(s.Cwd) + 128) // all of it where there are no notes
+	b.Grow(len(p.Text) + len(s.Cwd) + len(s.Walls) + 128) // all of it where there are no notes
 	b.WriteString(p.Text)
 	if !p.Explicit {
-		b.WriteString("\n\n# Environment\n\nWorking directory: " + s.Cwd + "\nPlatform: " + runtime.GOOS + "/" + runtime.GOARCH + "\nToday: ")
-		b.Write(s.Now.AppendFormat(make([]byte, 0, len(time.DateOnly)), time.DateOnly))
+		b.WriteString("\n\n# Environment\n\n")
+		s.write(&b)
 	}
 	for i, note := range s.Notes {
 		if i == 0 {
@@ -293,4 +295,23 @@ func (p Prompt) With(s Surroundings) string {
 		fmt.Fprintf(&b, "\n\n## %s\n\n%s", note.Title, note.Text)
 	}
 	return strings.TrimLeft(b.String(), "\n")
+}
+
+// Environment is where the agent works, line by line, what changes most often last.
+func (s Surroundings) Environment() string {
+	var b strings.Builder
+	s.write(&b)
+	return b.String()
+}
+
+func (s Surroundings) write(b *strings.Builder) {
+	b.WriteString("Working directory: ")
+	b.WriteString(s.Cwd)
+	b.WriteString("\nPlatform: " + runtime.GOOS + "/" + runtime.GOARCH + "\n")
+	if s.Walls != "" {
+		b.WriteString(s.Walls)
+		b.WriteByte('\n')
+	}
+	b.WriteString("Today: ")
+	b.Write(s.Now.AppendFormat(make([]byte, 0, len(time.DateOnly)), time.DateOnly))
 }

@@ -57,6 +57,23 @@ func secret(name string) bool {
 		strings.HasPrefix(name, "NEXUS3_") || strings.HasSuffix(name, "_API_KEY")
 }
 
+// SearchPath is the PATH of programs under these rules.
+func (r Rules) SearchPath() string { return searchPath(os.Getenv("PATH"), r) }
+
+// Find returns those of names that are programs on a PATH, in their order.
+func Find(path string, names []string) (found []string) {
+	dirs := filepath.SplitList(path)
+	for _, name := range names {
+		if slices.ContainsFunc(dirs, func(dir string) bool {
+			info, err := os.Stat(filepath.Join(dir, name))
+			return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+		}) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
 // searchPath leaves out what the program cannot read: a shell would stop at a
 // program that it finds there and may not run.
 func searchPath(path string, r Rules) string {

@@ -63,6 +63,9 @@ type calls struct {
 // all registries that took the place of this one, too.
 func (r *Registry) SetTimeout(d time.Duration) { r.timeout.Store(int64(d)) }
 
+// Timeout is Options.Timeout as it is now; 0 is the default.
+func (r *Registry) Timeout() time.Duration { return time.Duration(r.timeout.Load()) }
+
 // SetOutput changes Options.Output, also for calls that run. It holds for all registries that
 // took the place of this one, too.
 func (r *Registry) SetOutput(on bool) { r.output.Store(on) }

@@ -20,13 +20,20 @@ type shellTool struct {
 
 func newShellTool(env *Env) shellTool { return shellTool{shell.New(shell.Options{}), env} }
 
+// told is the tool with what holds for its programs in its description.
+func (s shellTool) told(walls string) shellTool {
+	s.Tool = shell.New(shell.Options{Walls: walls})
+	return s
+}
+
 func (s shellTool) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 	defer s.env.spill.prune()
 	if c.Permit.ReadOnly {
 		c = withSafeGit(c)
 	}
+	rules := s.env.rules(c.Permit, c.Name)
 	result, err := shell.New(shell.Options{
-		Dir: c.Permit.Policy.Cwd, Rules: s.env.rules(c.Permit, c.Name), OutputDir: s.env.spill.dir,
+		Dir: c.Permit.Policy.Cwd, Rules: rules, OutputDir: s.env.spill.dir,
 	}).Run(ctx, c)
 	switch {
 	case err != nil || !result.IsError:
@@ -34,6 +41,8 @@ func (s shellTool) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 		result.Text += "\n[a command that runs without approval can change nothing, and read only the working directory and what is allowed beside it]"
 	case c.Permit.Covered:
 		result.Text += "\n[a command that was allowed for the session can read only the working directory and what is allowed beside it, whatever links lead elsewhere]"
+	default:
+		result.Text += hint(result.Text, rules)
 	}
 	return result, err
 }

@@ -118,6 +118,7 @@ type Env struct {
 	waiting    map[*openQuestion]struct{}
 	changes    uint64 // of cwd and held
 	offered    offer  // to the last turn
+	programs   programs
 }
 
 // Open looks at the directory and the permissions. The error says what is wrong
@@ -224,6 +225,8 @@ type offer struct {
 	registry *tool.Registry
 	sourced  []tool.Tool // of Options.Sources
 	changes  uint64      // Env.changes
+	timeout  time.Duration
+	walls    walls
 }
 
 // Tools are those of the next turn. They are made anew only if the directory, the permissions
@@ -237,13 +240,17 @@ func (env *Env) Tools() *tool.Registry {
 		sourced = append(sourced, s.Tools()...)
 	}
 	env.mu.Lock()
-	last, made := env.offered, offer{sourced: sourced, changes: env.changes}
+	last, made := env.offered, offer{sourced: sourced, changes: env.changes, timeout: env.registry.Timeout()}
 	snap := &turnSnapshot{Env: env, cwd: env.cwd}
 	policy := env.policy(snap.cwd)
 	env.mu.Unlock()
-	if last.registry != nil && last.changes == made.changes && slices.EqualFunc(last.sourced, sourced, sameTool) {
+	if last.registry != nil && last.changes == made.changes && last.timeout == made.timeout && slices.EqualFunc(last.sourced, sourced, sameTool) {
 		return last.registry
 	}
+	offered := policy.Tool(shellName, protocol.ActionExecute).Verdict != permission.Deny
+	env.mu.Lock()
+	made.walls = env.walls(policy, made.timeout, offered)
+	env.mu.Unlock()
 	all := slices.Clone(env.builtins)
 	for _, t := range sourced {
 		all = append(all, newBuiltin(t))
@@ -257,6 +264,9 @@ func (env *Env) Tools() *tool.Registry {
 		}
 		seen[k.name] = true
 		if policy.Tool(k.name, k.action).Verdict != permission.Deny {
+			if s, ok := k.Tool.(shellTool); ok {
+				k.Tool = s.told(made.walls.shell)
+			}
 			tools = append(tools, k.Tool)
 		}
 	}

@@ -785,6 +785,7 @@ export type GetSystemPromptResult = {
   system_prompt: string;
   system_prompt_path: string | null;
   layers: Array<string>;
+  environment: string;
   truncated?: boolean;
 };
 

@@ -41,6 +41,8 @@ type Options struct {
 	// OutputDir is where output goes that is too long to show; it is made when
 	// it is needed. "" keeps none.
 	OutputDir string
+	// Walls are sentences about what commands may do, for the description.
+	Walls string
 }
 
 // Tool is the tool shell. Its calls name their time.
@@ -78,12 +80,12 @@ type input struct {
 func (s *shell) Spec() tool.Spec {
 	return tool.Spec{
 		Name: "shell",
-		Description: fmt.Sprintf("Run a command with %s -c in the working directory. "+
+		Description: strings.TrimSpace(fmt.Sprintf("Run a command with %s -c in the working directory. "+
 			"Returns its output (stdout and stderr together) and its exit status. "+
 			"Each call is a new shell: cd, variables and background processes do not last beyond it. "+
 			"Input is empty, so use flags that ask no questions. Only the beginning and the end of long output is shown; "+
-			"the result names the file that has all of it. Temporary files belong in $TMPDIR, which is removed after the call.",
-			filepath.Base(s.program)),
+			"the result names the file that has all of it. Temporary files belong in $TMPDIR, which is removed after the call. %s",
+			filepath.Base(s.program), s.options.Walls)),
 		InputSchema: jsontext.Value(fmt.Sprintf(`{"type":"object","properties":{`+
 			`"command":{"type":"string","description":"what the shell runs"},`+
 			`"timeout_s":{"type":"number","exclusiveMinimum":0,"maximum":%d,"description":"seconds until it is killed, default %v"},`+

@@ -667,6 +667,7 @@ class _GetSystemPrompt(TypedDict):
     system_prompt: str
     system_prompt_path: Optional[str]
     layers: List[str]
+    environment: str
 
 
 class GetSystemPrompt(_GetSystemPrompt, total=False):
