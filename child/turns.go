@@ -141,6 +141,9 @@ func (w *worker) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 	if err != nil {
 		return turn.Result{Stop: protocol.StopError, Err: err}
 	}
+	if notices := w.ToolEnv.Notices(); notices != "" {
+		in.Message += "\n\n" + notices
+	}
 	now := w.current()
 	model, turns := now.model, now.turns
 	name := model.name()

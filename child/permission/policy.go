@@ -1,7 +1,9 @@
 package permission
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -131,6 +133,38 @@ func (p Policy) Tool(tool string, action protocol.Action) Decision {
 	default:
 		return d
 	}
+}
+
+// Under is the policy in which tool is held to the rules of another one besides its own, and
+// has its allowances: what tool does, the other one does too.
+func (p Policy) Under(tool, other string) Policy {
+	rules, own, of := maps.Clone(p.Permissions.Tools), p.Permissions.Tools[tool], p.Permissions.Tools[other]
+	if rules == nil {
+		rules = map[string]protocol.ToolRule{}
+	}
+	mode := cmp.Or(own.Mode, of.Mode)
+	for _, stricter := range []string{rights.ModeAsk, rights.ModeDeny} {
+		if own.Mode == stricter || of.Mode == stricter {
+			mode = stricter
+		}
+	}
+	rules[tool] = protocol.ToolRule{
+		Mode:         mode,
+		AllowedPaths: rights.IntersectBounds(own.AllowedPaths, of.AllowedPaths),
+		BlockedPaths: rights.Union(own.BlockedPaths, of.BlockedPaths),
+	}
+	p.Permissions.Tools = rules
+	if slices.Contains(p.Permissions.DisabledTools, other) {
+		p.Permissions.DisabledTools = rights.Union(p.Permissions.DisabledTools, []string{tool})
+	}
+	p.Allowances = slices.Clone(p.Allowances)
+	for _, a := range p.Allowances {
+		if a.Tool == other {
+			a.Tool = tool
+			p.Allowances = append(p.Allowances, a)
+		}
+	}
+	return p
 }
 
 // byPreset is the decision where no rule says anything.

@@ -26,6 +26,7 @@ type Options struct {
 	Output    bool          // pass on what tools put out while they run; SetOutput changes it
 	Guard     Guard         // is asked before each call; default lets all run
 	Spill     Spill         // default keeps nothing
+	Notices   Notices       // stand at the end of a result; default none
 	// Processors are those of the process: several calls at once use all; nil changes nothing.
 	Processors *Processors
 	Log        *zap.Logger // hears of panics and of tools that are stuck; default none
@@ -36,6 +37,10 @@ type Spill interface {
 	// Save keeps a result of the tool and says where.
 	Save(tool, text string) (path string, err error)
 }
+
+// Notices gives what the model is to know and did not ask for, once: lines; "" for none. It is
+// safe for concurrent use.
+type Notices interface{ Notices() string }
 
 // Registry is a fixed set of tools. It is safe for concurrent use.
 //

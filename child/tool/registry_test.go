@@ -593,3 +593,25 @@ func TestSpill(t *testing.T) {
 		}
 	}
 }
+
+// notices tells each of its lines once.
+type notices struct{ lines []string }
+
+func (n *notices) Notices() (line string) {
+	if len(n.lines) > 0 {
+		line, n.lines = n.lines[0], n.lines[1:]
+	}
+	return line
+}
+
+// What the model is to know stands at the end of the next result, also of one that failed.
+func TestNotices(t *testing.T) {
+	r := tool.NewRegistry([]tool.Tool{fake{"a", func(context.Context, tool.Call) (string, error) { return "text\n", nil }}}, tool.Options{Notices: &notices{[]string{"[one]", "[two]"}}})
+	var got []string
+	for _, o := range r.Run(t.Context(), "", []protocol.ToolCall{{ID: "1", Name: "a"}, {ID: "2", Name: "a", Input: []byte("7")}, {ID: "3", Name: "a"}}, nil) {
+		got = append(got, o.Text)
+	}
+	if diff := cmp.Diff([]string{"text\n[one]", "a: the input is not a JSON object", "text\n[two]"}, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -187,9 +187,15 @@ func (r *Registry) call(ctx context.Context, call Call) Result {
 	}
 	result, err := r.invoke(ctx, t, call)
 	if err != nil {
-		return failed(err)
+		result = failed(err)
+	} else {
+		result.Text = r.limit(call.Name, result.Text)
 	}
-	result.Text = r.limit(call.Name, result.Text)
+	if r.options.Notices != nil {
+		if notices := r.options.Notices.Notices(); notices != "" {
+			result.Text = strings.TrimSuffix(result.Text, "\n") + "\n" + notices
+		}
+	}
 	return result
 }
 

@@ -89,11 +89,10 @@ func (env *Env) SetCwd(dir string, b protocol.Bound) error {
 		}
 	}
 	env.cwd = path
-	env.changes++
+	env.changed()
 	if !bounded {
 		env.granted = env.policy(path).Ceiling()
 	}
-	env.cancelDecided()
 	return nil
 }
 
@@ -167,8 +166,14 @@ func (env *Env) hold(p protocol.Permissions) {
 		env.origin = env.cwd
 	}
 	env.held = p
+	env.changed()
+}
+
+// changed makes what follows from another directory or other permissions. env.mu is held.
+func (env *Env) changed() {
 	env.changes++
 	env.cancelDecided()
+	env.reviewJobs()
 }
 
 // Return goes back to what held before a change that could not be saved.
@@ -176,8 +181,7 @@ func (env *Env) Return(before Rights) {
 	env.mu.Lock()
 	defer env.mu.Unlock()
 	env.held, env.granted, env.cwd, env.origin = before.Permissions, before.Granted, before.Cwd, before.origin
-	env.changes++
-	env.cancelDecided()
+	env.changed()
 }
 
 // Narrow holds no more than both what was asked for and what held before, after a

@@ -31,10 +31,8 @@ func (s shellTool) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 	if c.Permit.ReadOnly {
 		c = withSafeGit(c)
 	}
-	rules := s.env.rules(c.Permit, c.Name)
-	result, err := shell.New(shell.Options{
-		Dir: c.Permit.Policy.Cwd, Rules: rules, OutputDir: s.env.spill.dir,
-	}).Run(ctx, c)
+	o := s.env.shellOptions(c)
+	result, err := shell.New(o).Run(ctx, c)
 	switch {
 	case err != nil || !result.IsError:
 	case c.Permit.ReadOnly:
@@ -42,7 +40,12 @@ func (s shellTool) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 	case c.Permit.Covered:
 		result.Text += "\n[a command that was allowed for the session can read only the working directory and what is allowed beside it, whatever links lead elsewhere]"
 	default:
-		result.Text += hint(result.Text, rules)
+		result.Text += hint(result.Text, o.Rules)
 	}
 	return result, err
+}
+
+// shellOptions are those of a call.
+func (env *Env) shellOptions(c tool.Call) shell.Options {
+	return shell.Options{Dir: c.Permit.Policy.Cwd, Rules: env.rules(c.Permit, c.Name), OutputDir: env.spill.dir}
 }

@@ -15,7 +15,9 @@ func TestTimesThatCallsName(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer env.Close()
-	want := map[string]string{"shell": `{"command":"make","timeout_s":3600}`, "sleep": `{"seconds":3600}`}
+	want := map[string]string{
+		"shell": `{"command":"make","timeout_s":3600}`, "job_output": `{"job":"web","wait_s":3600}`, "sleep": `{"seconds":3600}`,
+	}
 	for _, b := range env.builtins {
 		input := want[b.name]
 		delete(want, b.name)

@@ -18,6 +18,7 @@ import (
 	"nexus.internal/child/permission"
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/file"
+	"nexus.internal/child/tool/shell"
 	"nexus.internal/child/tool/sleep"
 	"nexus.internal/child/tool/todo"
 	"nexus.internal/child/tool/web"
@@ -108,6 +109,7 @@ type Env struct {
 	// leftovers removes the directories for temporary files that programs had.
 	leftovers *safefile.Remover
 	private   permission.Private // by both of their names
+	jobs      *shell.Jobs
 
 	mu         sync.Mutex // guards all below
 	cwd        string     // without symbolic links, like all paths here
@@ -127,7 +129,7 @@ func Open(o Options) (*Env, error) {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	env := &Env{options: o, leftovers: safefile.NewRemover(func(err error) { o.Log.Warn("remove what a program left", zap.Error(err)) }), allowances: slices.Clone(o.Allowances), waiting: map[*openQuestion]struct{}{}}
+	env := &Env{options: o, leftovers: safefile.NewRemover(func(err error) { o.Log.Warn("remove what a program left", zap.Error(err)) }), allowances: slices.Clone(o.Allowances), waiting: map[*openQuestion]struct{}{}, jobs: shell.NewJobs()}
 	env.private = permission.Private{Paths: bothNames(o.Private.Paths), Except: bothNames(o.Private.Except)}
 	if o.Spill != "" {
 		env.spill.dir = realPath(o.Spill)
@@ -158,12 +160,13 @@ func Open(o Options) (*Env, error) {
 		env.granted = *o.Granted
 	}
 	env.todo = todo.New(todo.Options{Journal: o.Journal, Saved: o.Todo})
-	builtin := append(file.Tools(file.Options{Spaces: env, Images: o.Images}), newShellTool(env), sleep.New(),
+	builtin := append(file.Tools(file.Options{Spaces: env, Images: o.Images}), newShellTool(env))
+	builtin = append(append(builtin, jobTools(env)...), sleep.New(),
 		env.todo, web.New(web.Options{Allowed: o.FetchAddresses, Images: o.Images}))
 	for _, t := range append(builtin, o.Tools...) {
 		env.builtins = append(env.builtins, newBuiltin(t))
 	}
-	env.registry = tool.NewRegistry(nil, tool.Options{Timeout: o.Timeout, Processors: o.Processors, Output: o.ToolOutput, Log: o.Log, Spill: &env.spill})
+	env.registry = tool.NewRegistry(nil, tool.Options{Timeout: o.Timeout, Processors: o.Processors, Output: o.ToolOutput, Log: o.Log, Spill: &env.spill, Notices: env.jobs})
 	return env, nil
 }
 
@@ -263,7 +266,7 @@ func (env *Env) Tools() *tool.Registry {
 			continue
 		}
 		seen[k.name] = true
-		if policy.Tool(k.name, k.action).Verdict != permission.Deny {
+		if offers(policy, k) {
 			if s, ok := k.Tool.(shellTool); ok {
 				k.Tool = s.told(made.walls.shell)
 			}
@@ -275,6 +278,15 @@ func (env *Env) Tools() *tool.Registry {
 	defer env.mu.Unlock()
 	env.offered = made
 	return made.registry
+}
+
+// offers reports whether a tool is any use under a policy. Those for jobs are not where none can
+// be started.
+func offers(p permission.Policy, k builtin) bool {
+	if strings.HasPrefix(k.name, "job_") && underShell(p, "job_start").Tool("job_start", protocol.ActionExecute).Verdict == permission.Deny {
+		return false
+	}
+	return underShell(p, k.name).Tool(k.name, k.action).Verdict != permission.Deny
 }
 
 // sameTool reports whether a and b are one tool; false where that cannot be told.
@@ -327,10 +339,19 @@ func (env *Env) MayUse(prefix string) error {
 	return fmt.Errorf("the preset %s does not allow it, nor does a rule for one of its tools", p.Level())
 }
 
+// Notices tells of jobs that have ended and of whose end the model does not know; "" for none.
+func (env *Env) Notices() string {
+	if env == nil {
+		return ""
+	}
+	return env.jobs.Notices()
+}
+
 // Forget takes back all that was allowed for the session, which has ended, and what was to do
-// in it.
+// in it, and ends its jobs.
 func (env *Env) Forget() {
 	env.todo.Forget()
+	env.jobs.Forget()
 	env.mu.Lock()
 	defer env.mu.Unlock()
 	env.allowances = nil
@@ -348,9 +369,10 @@ func (env *Env) Todo() *todo.List {
 // system's directory for temporary files, which nobody else removes.
 const leftoversPatience = 2 * time.Second
 
-// Close removes what was kept of results, and ends the removal of what programs left. No
+// Close ends the jobs, removes what was kept of results, and ends the removal of what programs left. No
 // call may run any more.
 func (env *Env) Close() error {
+	env.jobs.Close()
 	if env.options.Temp != "" {
 		_ = env.leftovers.Close(0) // the maker of Temp removes it with what is left
 		return env.spill.remove()

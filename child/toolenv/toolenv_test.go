@@ -130,7 +130,7 @@ func names(w *toolenv.Env) string {
 
 // What is denied whatever it is called with is not offered.
 func TestToolsThatAreOffered(t *testing.T) {
-	const builtin = "read_file list_directory write_file edit_file glob search_text shell sleep todo"
+	const builtin = "read_file list_directory write_file edit_file glob search_text shell job_start job_output job_input job_stop job_list sleep todo"
 	const all = builtin + " web_fetch"
 	for _, tt := range []struct {
 		asked protocol.Permissions
@@ -142,7 +142,7 @@ func TestToolsThatAreOffered(t *testing.T) {
 		{protocol.Permissions{Preset: "sandboxed", Tools: map[string]protocol.ToolRule{"docs": {Mode: "allow"}}}, builtin + " docs"},
 		{protocol.Permissions{Preset: "trusted", DisabledTools: []string{"shell", "docs"}}, "read_file list_directory write_file edit_file glob search_text sleep todo web_fetch mine"},
 		{protocol.Permissions{Preset: "trusted", Tools: map[string]protocol.ToolRule{"write_file": {Mode: "deny"}}}, strings.Replace(all, " write_file", "", 1) + " mine docs"},
-		{protocol.Permissions{Preset: "reader"}, "read_file list_directory glob search_text shell sleep todo web_fetch mine docs"},
+		{protocol.Permissions{Preset: "reader"}, "read_file list_directory glob search_text shell job_start job_output job_input job_stop job_list sleep todo web_fetch mine docs"},
 	} {
 		s := newSite(t, tt.asked, func(o *toolenv.Options) {
 			o.Tools = []tool.Tool{external("mine")}

@@ -1,5 +1,7 @@
 package shell
 
+import "syscall"
+
 // Collect gives chunks to a collector, and what it shows of them and has told.
 func Collect(most int, dir string, chunks [][]byte) (text, told string) {
 	c := newCollector(most, dir, heard{&told}, nil)
@@ -23,3 +25,17 @@ func Showing(most int, o Options) Tool {
 	s.maxOutput = most
 	return s
 }
+
+// AwaitEnd returns when that job has ended.
+func AwaitEnd(s *Jobs, id string) {
+	j, err := s.find(id)
+	if err != nil {
+		panic(err)
+	}
+	for changed := j.quiet(0, true); changed != nil; changed = j.quiet(0, true) {
+		<-changed
+	}
+}
+
+// MakeFIFO makes a named pipe.
+func MakeFIFO(path string) error { return syscall.Mkfifo(path, 0o600) }

@@ -2,23 +2,15 @@ package shell
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"nexus.internal/child/tool"
-	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/textcut"
 )
 
 const (
-	// maxFile is how much output a file keeps, in bytes.
-	maxFile = 64 << 20
-	// maxDir is how much the files of a directory keep together. The oldest go.
-	maxDir = 256 << 20
 	// maxStream is how much output of a call is sent while it runs, in bytes.
 	maxStream = 1 << 20
 	// sample is how much of the output tells whether it is text.
@@ -32,9 +24,7 @@ type collector struct {
 	head   []byte // at most 2*half, until there is more
 	tail   []byte // a ring of half bytes, once there is more
 	total  int64
-	dir    string
-	file   *os.File      // nil until there is more
-	lost   error         // why the file does not have it all
+	whole  whole
 	heard  tool.Progress // nil: nobody listens
 	told   int64         // bytes, to heard
 	kept   *tool.Kept
@@ -43,7 +33,7 @@ type collector struct {
 }
 
 func newCollector(most int, dir string, heard tool.Progress, kept *tool.Kept) *collector {
-	return &collector{half: most / 2, dir: dir, heard: heard, kept: kept}
+	return &collector{half: most / 2, whole: whole{dir: dir, most: maxFile}, heard: heard, kept: kept}
 }
 
 // Write takes all of b; there is no error.
@@ -67,13 +57,12 @@ func (c *collector) Write(b []byte) (int, error) {
 func (c *collector) spill(b []byte) {
 	if c.tail == nil {
 		c.tail = make([]byte, 0, c.half)
-		c.open()
-		c.save(c.head, 0)
+		c.whole.save(c.head, 0)
 		over := c.head[min(len(c.head), c.half):]
 		c.head = c.head[:len(c.head)-len(over)]
 		c.keep(over)
 	}
-	c.save(b, c.total)
+	c.whole.save(b, c.total)
 	if missing := c.half - len(c.head); missing > 0 {
 		n := min(missing, len(b))
 		c.head, b = append(c.head, b[:n]...), b[n:]
@@ -93,52 +82,6 @@ func (c *collector) keep(b []byte) {
 	c.tail = append(c.tail, b...)
 }
 
-// open opens the file.
-func (c *collector) open() {
-	if c.dir == "" {
-		c.lost = fmt.Errorf("none is kept")
-		return
-	}
-	if c.lost = safefile.Mkdir(c.dir); c.lost != nil {
-		return
-	}
-	makeRoom(c.dir, maxDir-maxFile)
-	c.file, c.lost = os.CreateTemp(c.dir, "shell-"+time.Now().UTC().Format("20060102-150405")+"-*.txt")
-}
-
-// save writes b, which stands at offset at in the output, to the file.
-func (c *collector) save(b []byte, at int64) {
-	if c.lost != nil {
-		return
-	}
-	if at+int64(len(b)) > maxFile {
-		b = b[:max(0, maxFile-at)]
-	}
-	_, c.lost = c.file.Write(b)
-}
-
-// makeRoom removes the oldest files until the others take at most most bytes.
-func makeRoom(dir string, most int64) {
-	type file struct {
-		name string
-		size int64
-		at   time.Time
-	}
-	var files []file
-	entries, _ := os.ReadDir(dir) // nothing to remove is found
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && strings.HasPrefix(e.Name(), "shell-") {
-			files = append(files, file{e.Name(), info.Size(), info.ModTime()})
-		}
-	}
-	slices.SortFunc(files, func(a, b file) int { return b.at.Compare(a.at) })
-	for _, f := range files {
-		if most -= f.size; most < 0 {
-			os.Remove(filepath.Join(dir, f.name))
-		}
-	}
-}
-
 // stream gives b to the listener, in whole characters.
 func (c *collector) stream(b []byte) {
 	if c.heard == nil || !c.heard.Wanted() || c.binary || c.told > maxStream {
@@ -156,39 +99,22 @@ func (c *collector) stream(b []byte) {
 	}
 }
 
-func (c *collector) close() {
-	if c.file != nil {
-		c.file.Close()
-	}
-}
+func (c *collector) close() { c.whole.close() }
 
 // text is what a result shows, ended by a newline unless it is empty.
 func (c *collector) text() string {
 	switch {
-	case c.binary && c.file == nil:
+	case c.binary && c.tail == nil:
 		return fmt.Sprintf("[%d bytes of binary output, not shown: redirect it to a file]\n", c.total)
 	case c.binary:
-		return fmt.Sprintf("[%d bytes of binary output, not shown: %s]\n", c.total, c.where())
+		return fmt.Sprintf("[%d bytes of binary output, not shown: %s]\n", c.total, c.whole.where(c.total))
 	case c.tail == nil:
 		return line(printable(c.head))
 	}
 	head, tail := textcut.Whole(c.head), textcut.Whole(c.tail)
 	missing := c.total - int64(len(head)) - int64(len(tail))
-	return line(printable(head)) + fmt.Sprintf("[%d of %d bytes are left out here: %s]\n", missing, c.total, c.where()) +
+	return line(printable(head)) + fmt.Sprintf("[%d of %d bytes are left out here: %s]\n", missing, c.total, c.whole.where(c.total)) +
 		line(printable(tail))
-}
-
-// where tells where the whole output is.
-func (c *collector) where() string {
-	switch {
-	case c.file == nil:
-		return "not kept, so run it again with its output in a file"
-	case c.lost != nil:
-		return fmt.Sprintf("%s has the beginning of all of it, then writing it failed", c.file.Name())
-	case c.total > maxFile:
-		return fmt.Sprintf("%s has the first %d MiB of all of it", c.file.Name(), maxFile>>20)
-	}
-	return c.file.Name() + " has all of it"
 }
 
 func line(text string) string {

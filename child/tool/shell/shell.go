@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -27,6 +28,8 @@ const (
 	maxTimeout = 3600
 	// maxOutput is how much output a result shows, in bytes, its beginning and its end.
 	maxOutput = 32 << 10
+	// maxStdin is how much text a call may give as input, in bytes.
+	maxStdin = 256 << 10
 	// longTime is from when on a result tells how long the command took.
 	longTime = 5 * time.Second
 )
@@ -51,8 +54,10 @@ type Tool interface {
 	tool.Timed
 }
 
-// New returns the tool shell {command, timeout_s?, cwd?, description?}.
-func New(o Options) Tool {
+// New returns the tool shell {command, timeout_s?, cwd?, stdin?, description?}.
+func New(o Options) Tool { return newShell(o) }
+
+func newShell(o Options) *shell {
 	s := &shell{options: o, program: "/bin/sh", maxOutput: maxOutput}
 	for _, bash := range []string{"/bin/bash", "/usr/bin/bash"} {
 		if info, err := os.Stat(bash); err == nil && info.Mode().IsRegular() {
@@ -74,6 +79,7 @@ type input struct {
 	Command     string   `json:"command"`
 	TimeoutS    *float64 `json:"timeout_s,omitzero"`
 	Cwd         *string  `json:"cwd,omitzero"`
+	Stdin       *string  `json:"stdin,omitzero"`
 	Description *string  `json:"description,omitzero"` // for people who read along
 }
 
@@ -82,14 +88,15 @@ func (s *shell) Spec() tool.Spec {
 		Name: "shell",
 		Description: strings.TrimSpace(fmt.Sprintf("Run a command with %s -c in the working directory. "+
 			"Returns its output (stdout and stderr together) and its exit status. "+
-			"Each call is a new shell: cd, variables and background processes do not last beyond it. "+
-			"Input is empty, so use flags that ask no questions. Only the beginning and the end of long output is shown; "+
+			"Each call is a new shell: cd, variables and background processes do not last beyond it (job_start is for servers and what takes long). "+
+			"Input is empty unless there is stdin, so use flags that ask no questions. Only the beginning and the end of long output is shown; "+
 			"the result names the file that has all of it. Temporary files belong in $TMPDIR, which is removed after the call. %s",
 			filepath.Base(s.program), s.options.Walls)),
 		InputSchema: jsontext.Value(fmt.Sprintf(`{"type":"object","properties":{`+
 			`"command":{"type":"string","description":"what the shell runs"},`+
 			`"timeout_s":{"type":"number","exclusiveMinimum":0,"maximum":%d,"description":"seconds until it is killed, default %v"},`+
 			`"cwd":{"type":"string","description":"a directory within the working directory to run it in"},`+
+			`"stdin":{"type":"string","description":"what it reads as its input, at most 256 KiB"},`+
 			`"description":{"type":"string","description":"in a few words, what it is for"}},`+
 			`"required":["command"],"additionalProperties":false}`, maxTimeout, DefaultTimeout.Seconds())),
 	}
@@ -98,6 +105,7 @@ func (s *shell) Spec() tool.Spec {
 // command is an input with its defaults.
 type command struct {
 	command, cwd string
+	stdin        string
 	timeout      time.Duration
 }
 
@@ -107,7 +115,7 @@ func (s *shell) parse(in jsontext.Value) (command, error) {
 	if err := strict.Unmarshal(in, &i, strict.RejectUnknown); err != nil {
 		return command{}, err
 	}
-	c := command{command: i.Command, cwd: protocol.Value(i.Cwd), timeout: DefaultTimeout}
+	c := command{command: i.Command, cwd: protocol.Value(i.Cwd), stdin: protocol.Value(i.Stdin), timeout: DefaultTimeout}
 	if i.TimeoutS != nil {
 		if *i.TimeoutS <= 0 || *i.TimeoutS > maxTimeout {
 			problem := fmt.Sprintf("must be above 0 and at most %d, is %v", maxTimeout, *i.TimeoutS)
@@ -115,13 +123,19 @@ func (s *shell) parse(in jsontext.Value) (command, error) {
 		}
 		c.timeout = time.Duration(*i.TimeoutS * float64(time.Second))
 	}
+	return c, c.check()
+}
+
+func (c command) check() error {
 	switch {
 	case strings.TrimSpace(c.command) == "":
-		return command{}, &strict.Error{Path: "command", Problem: "is empty"}
+		return &strict.Error{Path: "command", Problem: "is empty"}
 	case strings.ContainsRune(c.command, 0):
-		return command{}, &strict.Error{Path: "command", Problem: "has a NUL character, which no shell takes"}
+		return &strict.Error{Path: "command", Problem: "has a NUL character, which no shell takes"}
+	case len(c.stdin) > maxStdin:
+		return &strict.Error{Path: "stdin", Problem: fmt.Sprintf("has %d bytes, more than %d: write it to a file", len(c.stdin), maxStdin)}
 	}
-	return c, nil
+	return nil
 }
 
 // Scope tells what a call would run.
@@ -130,6 +144,10 @@ func (s *shell) Scope(in jsontext.Value) (tool.Scope, error) {
 	if err != nil {
 		return tool.Scope{}, err
 	}
+	return c.scope(), nil
+}
+
+func (c command) scope() tool.Scope {
 	scope := tool.Scope{Action: protocol.ActionExecute, Command: c.command, Programs: Describe(c.command)}
 	if c.cwd != "" {
 		scope.Paths = []string{c.cwd}
@@ -139,7 +157,7 @@ func (s *shell) Scope(in jsontext.Value) (tool.Scope, error) {
 		line += " …"
 	}
 	scope.Summary = "run: " + line
-	return scope, nil
+	return scope
 }
 
 func (s *shell) TimeLimit(in jsontext.Value) time.Duration {
@@ -155,25 +173,17 @@ func (s *shell) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 	if err != nil {
 		return tool.Result{}, err
 	}
-	dir, err := s.dir(in.cwd)
-	if err != nil {
-		return tool.Result{}, err
-	}
 	timed, cancel := context.WithTimeout(ctx, in.timeout)
 	defer cancel()
 	began := time.Now()
-	p, err := sandbox.Start(timed, sandbox.Spec{
-		Argv: []string{s.program, "-c", in.command}, Dir: dir, Rules: s.options.Rules,
-	})
+	p, err := s.start(timed, in, in.stdin != "")
+	if errors.Is(err, context.DeadlineExceeded) {
+		return tool.Result{Text: tooLong(time.Since(began)), IsError: true}, nil
+	}
 	if err != nil {
-		if errors.Is(err, context.DeadlineExceeded) {
-			return tool.Result{Text: tooLong(time.Since(began)), IsError: true}, nil
-		}
-		if errors.Is(err, sandbox.ErrUnsupported) {
-			err = fmt.Errorf("nothing can be run under these permissions: %w", err)
-		}
 		return tool.Result{}, err
 	}
+	defer giveInput(p, in.stdin)()
 	defer p.Close()
 	out := newCollector(s.maxOutput, s.options.OutputDir, c.Progress, c.Kept)
 	defer out.close()
@@ -193,6 +203,36 @@ func (s *shell) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 		return tool.Result{Text: text + "[killed: the turn was aborted]", IsError: true}, nil
 	}
 	return tool.Result{Text: text + status(exit, took), IsError: exit.Code != 0}, nil
+}
+
+// start starts a command. With input there is a pipe for it.
+func (s *shell) start(ctx context.Context, c command, input bool) (*sandbox.Process, error) {
+	dir, err := s.dir(c.cwd)
+	if err != nil {
+		return nil, err
+	}
+	p, err := sandbox.Start(ctx, sandbox.Spec{
+		Argv: []string{s.program, "-c", c.command}, Dir: dir, Rules: s.options.Rules, Stdin: input,
+	})
+	if errors.Is(err, sandbox.ErrUnsupported) {
+		err = fmt.Errorf("nothing can be run under these permissions: %w", err)
+	}
+	return p, err
+}
+
+// giveInput writes text to a program that has a pipe for it, and then ends its input; what it
+// does not read is lost. wait returns when that is over: after the program's end.
+func giveInput(p *sandbox.Process, text string) (wait func()) {
+	stdin := p.Stdin()
+	if stdin == nil {
+		return func() {}
+	}
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		_, _ = io.WriteString(stdin, text)
+		stdin.Close()
+	})
+	return writing.Wait
 }
 
 func tooLong(took time.Duration) string {

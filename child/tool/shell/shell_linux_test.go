@@ -29,6 +29,16 @@ func TestMain(m *testing.M) {
 		withoutLandlock()
 		os.Exit(0)
 	}
+	switch {
+	case len(os.Args) == 2 && os.Args[1] == "serve-hello":
+		serveHello()
+	case len(os.Args) == 3 && os.Args[1] == "get":
+		get(os.Args[2])
+		os.Exit(0)
+	}
+	if err := sandbox.Adopt(); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -1,0 +1,68 @@
+package toolenv
+
+import (
+	"context"
+	"slices"
+
+	"nexus.internal/child/permission"
+	"nexus.internal/child/tool"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
+)
+
+// underShell is the policy for a tool: those of jobs run programs as shell does, and what
+// holds for shell holds for them.
+func underShell(p permission.Policy, tool string) permission.Policy {
+	if tool == "job_start" || tool == "job_input" {
+		return p.Under(tool, "shell")
+	}
+	return p
+}
+
+// jobStart is the tool job_start in the directory and under the rules of each call.
+type jobStart struct {
+	tool.Scoped // that never runs
+	env         *Env
+}
+
+// jobTools are the tools for background jobs.
+func jobTools(env *Env) []tool.Tool {
+	start, others := env.jobs.Tools()
+	return append([]tool.Tool{jobStart{start, env}}, others...)
+}
+
+func (s jobStart) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
+	if c.Permit.ReadOnly {
+		c = withSafeGit(c)
+	}
+	result, err := s.env.jobs.Start(ctx, s.env.shellOptions(c), c)
+	s.env.mu.Lock()
+	defer s.env.mu.Unlock()
+	s.env.reviewJobs() // the permissions may have changed before it was among the jobs
+	return result, err
+}
+
+// reviewJobs stops the jobs that could do more than a job could now. env.mu is held.
+func (env *Env) reviewJobs() {
+	env.jobs.Review("stopped, because the permissions or the working directory have changed", reachOfJobs(env.policy(env.cwd)))
+}
+
+// jobReach is what the programs of a job can reach under a policy.
+type jobReach protocol.Permissions
+
+func reachOfJobs(p permission.Policy) jobReach {
+	reach := p.Under("job_start", "shell").Ceiling()
+	rule := reach.Tools["job_start"]
+	denied := slices.Contains(reach.DisabledTools, "job_start") || rule.Mode == rights.ModeDeny
+	rule.Mode = "" // whether it is asked for is no matter of what it can reach
+	reach.Tools, reach.DisabledTools = map[string]protocol.ToolRule{"job_start": rule}, nil
+	if denied {
+		reach.DisabledTools = []string{"job_start"}
+	}
+	return jobReach(reach)
+}
+
+// Allows reports whether a job that got the permit can reach no more than that.
+func (r jobReach) Allows(p permission.Permit) bool {
+	return rights.Beyond(protocol.Permissions(reachOfJobs(p.Policy)), protocol.Permissions(r)) == nil
+}
