@@ -2,6 +2,7 @@ package child
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -108,6 +109,9 @@ func (w *worker) runTurn(ctx context.Context, c protocol.Answered[protocol.TurnD
 	if result.Err != nil {
 		no := refusal(result.Err)
 		end.Error, end.Reason = no.Error, no.Reason
+		if end.LeftOut = refused(result.Err); end.LeftOut {
+			w.conversation.LeaveOut()
+		}
 	}
 	err := w.Journal.Append(end)
 	if err == nil {
@@ -129,6 +133,13 @@ func (w *worker) runTurn(ctx context.Context, c protocol.Answered[protocol.TurnD
 		return append(closing, failure(c, result.Err))
 	}
 	return append(closing, protocol.SuccessResponse(c, protocol.TurnDone{Cancelled: result.Stop == protocol.StopAborted}))
+}
+
+// refused reports whether a turn failed as the model's service does not want what it asks. Requests
+// with its messages would be refused, too.
+func refused(err error) bool {
+	e, ok := errors.AsType[*provider.Error](err)
+	return ok && e.Refused || errors.Is(err, turn.ErrHeldBack)
 }
 
 // takeTurn runs the turn itself, unless it cannot be saved or its attachments

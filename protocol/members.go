@@ -137,6 +137,7 @@ func (m *Members) Message(name string, v Message) {
 	in.OmitEmpty("tool_name", v.ToolName)
 	in.OmitFalse("is_error", v.IsError)
 	in.OmitFalse("interrupted", v.Interrupted)
+	in.OmitFalse("left_out", v.LeftOut)
 	in.OmitEmpty("turn_id", v.TurnID)
 	in.OmitEmpty("source", v.Source)
 	in.OmitEmpty("source_agent_id", v.SourceAgentID)

@@ -41,6 +41,9 @@ type Message struct {
 	IsError bool `json:"is_error,omitzero" wire:"default"`
 	// Interrupted marks an answer that was cut off by an abort or a crash.
 	Interrupted bool `json:"interrupted,omitzero" wire:"default"`
+	// LeftOut marks a message of a turn that the model's service refused: requests do without it. It
+	// is not saved with the message.
+	LeftOut bool `json:"left_out,omitzero" wire:"default"`
 	// TurnID is the id of the prompt that this message belongs to.
 	TurnID string `json:"turn_id,omitempty" wire:"default"`
 	// Attachments are the files that came with a user's message.

@@ -13,7 +13,7 @@ import (
 func (c *Conversation) Compactable(keep int) (old []protocol.Message, ok bool, why string) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.compactable(keep, c.tooLarge(c.surroundings()))
+	return c.compactable(keep, c.leftOut(c.surroundings()))
 }
 
 func (c *Conversation) compactable(keep int, leftOut []unanswered) (old []protocol.Message, ok bool, why string) {
@@ -44,7 +44,7 @@ func (c *Conversation) DueForCompaction(percent int) []protocol.Message {
 	if b.Total < limit {
 		return nil
 	}
-	keep, leftOut := KeepTurns, c.tooLarge(b)
+	keep, leftOut := KeepTurns, c.leftOut(b)
 	if n := c.beforeLast(keep, leftOut); n == 0 || b.System+b.Tools+c.tokens(c.sizeFrom(n, leftOut).size) >= limit {
 		keep = 1
 	}
@@ -61,7 +61,7 @@ func (c *Conversation) CompactionTokens(dropped int, summary protocol.Message) (
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	b := c.breakdown()
-	left := c.sizeFrom(dropped, c.tooLarge(b)).size + size(summary).size
+	left := c.sizeFrom(dropped, c.leftOut(b)).size + size(summary).size
 	return b.Total, b.System + b.Tools + c.tokens(left)
 }
 

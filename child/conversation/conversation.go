@@ -223,7 +223,7 @@ func (c *Conversation) Breakdown() protocol.ContextTokens {
 
 func (c *Conversation) breakdown() protocol.ContextTokens {
 	b := c.surroundings()
-	b.Messages = c.tokens(c.sizeFrom(0, c.tooLarge(b)).size)
+	b.Messages = c.tokens(c.sizeFrom(0, c.leftOut(b)).size)
 	b.Total = b.System + b.Tools + b.Messages
 	return b
 }

@@ -32,7 +32,7 @@ func (c *Conversation) Fit(from int) (Window, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.breakdown()
-	leftOut := c.tooLarge(b)
+	leftOut := c.leftOut(b)
 	fits := func(i int) bool {
 		return b.System+b.Tools+c.tokens(c.sizeFrom(i, leftOut).size) <= b.Available
 	}

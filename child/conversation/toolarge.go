@@ -6,9 +6,10 @@ import (
 	"nexus.internal/protocol"
 )
 
-// unanswered is a past turn that ended without a whole answer.
+// unanswered is a turn that ended without a whole answer.
 type unanswered struct {
 	begin, end int    // its messages
+	refused    bool   // by the model's service
 	least      uint64 // bytes of it with its results and the inputs of its calls left out
 }
 
@@ -24,25 +25,46 @@ func (c *Conversation) endTurn(end int) {
 	for begin > 0 && c.messages[begin].Role != protocol.RoleUser {
 		begin--
 	}
-	t := unanswered{begin: begin, end: end}
+	if n := len(c.unanswered); n > 0 && c.unanswered[n-1].begin == begin {
+		return // it was noted when it was refused
+	}
+	t := unanswered{begin: begin, end: end, refused: c.messages[begin].LeftOut}
 	for _, m := range c.messages[begin:end] {
 		t.least += size(omit(m)).size
 	}
 	c.unanswered = append(c.unanswered, t)
 }
 
-// tooLarge returns the unanswered turns that no request can carry: even
+// leftOut returns the unanswered turns that no request is to carry: those that were refused, and
+// those that no request can carry: even
 // shortened they alone exceed what b has available, by what the provider
 // counted or by the estimate. A prompt that does not fit is such a turn, or an
 // answer without an end. The others are sent without them. c.mu is held.
-func (c *Conversation) tooLarge(b protocol.ContextTokens) []unanswered {
+func (c *Conversation) leftOut(b protocol.ContextTokens) []unanswered {
 	var all []unanswered
 	for _, t := range c.unanswered {
-		if b.System+b.Tools+max(c.tokens(t.least), estimateTokens(t.least)) > b.Available {
+		if t.refused || b.System+b.Tools+max(c.tokens(t.least), estimateTokens(t.least)) > b.Available {
 			all = append(all, t)
 		}
 	}
 	return all
+}
+
+// LeaveOut leaves the last turn, which has ended, out of all requests to come: the model's service
+// has refused it.
+func (c *Conversation) LeaveOut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	begin := c.beforeLast(1, nil)
+	if begin == len(c.messages) || c.messages[begin].Role != protocol.RoleUser {
+		return
+	}
+	messages := slices.Clone(c.messages)
+	for i := begin; i < len(messages); i++ {
+		messages[i].LeftOut = true
+	}
+	c.messages = messages
+	c.endTurn(len(messages))
 }
 
 // sizeFrom is how large the messages from the nth on are, without those of the

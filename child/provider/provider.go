@@ -26,7 +26,10 @@ type Error struct {
 	Reason string
 	// RetryAfter is how long the service wants to be left alone; 0 if it does not say.
 	RetryAfter time.Duration
-	Err        error
+	// Refused says that the service refused what it was asked, for good: it would refuse each request
+	// that has it.
+	Refused bool
+	Err     error
 }
 
 func (e *Error) Error() string { return e.Err.Error() }

@@ -3,6 +3,7 @@ package turn
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -50,10 +51,11 @@ type Compaction struct {
 // model or the journal, and then nothing has changed.
 func (c Compactor) Compact(ctx context.Context, old []protocol.Message) (Compaction, error) {
 	done := Compaction{ByRule: true}
+	told := slices.DeleteFunc(slices.Clone(old), func(m protocol.Message) bool { return m.LeftOut }) // the service would refuse the summary, too
 	text := ""
-	if !c.Offline {
+	if !c.Offline && len(told) > 0 {
 		var err error
-		text, done.Usage, err = conversation.SummarizeByModel(ctx, c.Provider, c.Model, old, c.Conversation.TextBudget())
+		text, done.Usage, err = conversation.SummarizeByModel(ctx, c.Provider, c.Model, told, c.Conversation.TextBudget())
 		switch {
 		case ctx.Err() != nil:
 			return done, context.Cause(ctx)
@@ -65,7 +67,7 @@ func (c Compactor) Compact(ctx context.Context, old []protocol.Message) (Compact
 		}
 	}
 	if done.ByRule {
-		text = conversation.SummarizeByRule(old)
+		text = conversation.SummarizeByRule(told)
 	}
 	things := ""
 	if c.Todo != nil {

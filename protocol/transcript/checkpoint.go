@@ -19,6 +19,9 @@ type Checkpoint struct {
 	// message records before this one.
 	Kept     uint64   `json:"kept,omitzero" wire:"default"`
 	Settings Settings `json:"settings"`
+	// LeftOut are the turns whose messages later requests do without, the latest
+	// maxLeftOut of them.
+	LeftOut []string `json:"left_out,omitempty" wire:"default"`
 	// Allowances and Notes are in the order they were made; a note that was
 	// taken back is not there.
 	Allowances []protocol.Allowance `json:"allowances,omitempty" wire:"default"`
@@ -43,6 +46,9 @@ type OpenTurn struct {
 	Usage  protocol.TurnUsage `json:"usage"` // a part of the session's
 }
 
+// maxLeftOut bounds the turns that a checkpoint says are left out.
+const maxLeftOut = 64
+
 // maxCheckpoint bounds a checkpoint, in bytes. A record that would carry a larger one
 // carries none.
 const maxCheckpoint = 1 << 20
@@ -50,6 +56,7 @@ const maxCheckpoint = 1 << 20
 // clone is c with slices, maps and pointers of its own where apply changes them.
 func (c Checkpoint) clone() Checkpoint {
 	c.Allowances, c.Notes, c.ByModel = slices.Clone(c.Allowances), slices.Clone(c.Notes), maps.Clone(c.ByModel)
+	c.LeftOut = slices.Clone(c.LeftOut)
 	if c.Open != nil {
 		open := *c.Open
 		c.Open = &open
@@ -80,6 +87,10 @@ func (c *Checkpoint) apply(r Record) {
 		c.count(beyond(r.Usage, counted))
 		c.Open = nil
 		c.Turns++
+		if r.LeftOut {
+			c.LeftOut = append(c.LeftOut, r.TurnID)
+			c.LeftOut = c.LeftOut[max(0, len(c.LeftOut)-maxLeftOut):]
+		}
 		c.LastOutcome, c.LastActionAt = r.Outcome, r.At
 	case Compaction:
 		c.add(r.Usage)

@@ -90,6 +90,9 @@ type (
 		Outcome Outcome            `json:"outcome"`
 		Error   string             `json:"error,omitempty" wire:"default"`
 		Reason  string             `json:"reason,omitempty" wire:"default"` // of the response, beside Error
+		// LeftOut says that the model's service refused what the turn asked: later requests do without
+		// its messages.
+		LeftOut bool               `json:"left_out,omitzero" wire:"default"`
 		Usage   protocol.TurnUsage `json:"usage"`
 		At      time.Time          `json:"at"` // UTC
 	}
@@ -206,6 +209,7 @@ func appendTurnEnd(dst []byte, r TurnEnd) ([]byte, error) {
 	m.String("outcome", string(r.Outcome))
 	m.OmitEmpty("error", r.Error)
 	m.OmitEmpty("reason", r.Reason)
+	m.OmitFalse("left_out", r.LeftOut)
 	m.Usage("usage", r.Usage)
 	m.Time("at", r.At)
 	return closed(&m, r.Kind())

@@ -78,6 +78,11 @@ func (p parser) restore(r Record, c Checkpoint) {
 	if c.ResetID != "" {
 		p.SessionID = c.ResetID
 	}
+	for _, id := range c.LeftOut {
+		for i := range p.Messages {
+			p.Messages[i].LeftOut = p.Messages[i].LeftOut || p.Messages[i].TurnID == id
+		}
+	}
 	c.Kept = 0
 	p.Checkpoint = c
 }
@@ -108,6 +113,9 @@ func (s *State) Apply(r Record) error {
 		s.thinking = append(s.thinking, r.Thinking...)
 	case TurnEnd:
 		s.text, s.thinking = nil, nil
+		if r.LeftOut {
+			s.leaveOut(r.TurnID)
+		}
 	case Compaction:
 		if r.Dropped > uint64(len(s.Messages)) {
 			return fmt.Errorf("compaction of %d messages, there are %d", r.Dropped, len(s.Messages))
@@ -120,6 +128,13 @@ func (s *State) Apply(r Record) error {
 	}
 	s.apply(r)
 	return nil
+}
+
+// leaveOut marks the messages of a turn.
+func (s *State) leaveOut(turnID string) {
+	for i := len(s.Messages) - 1; i >= 0 && s.Messages[i].TurnID == turnID; i-- {
+		s.Messages[i].LeftOut = true
+	}
 }
 
 // Repair closes a turn that the end of its process cut off: calls without a

@@ -100,7 +100,7 @@ func TestLinesByHand(t *testing.T) {
 			t.Errorf("got\n%s, want\n%s", got, want)
 		}
 	}
-	for _, whole := range []transcript.Record{transcript.Message{Message: message, Usage: &usage}, transcript.TurnEnd{TurnID: "1", Outcome: "error", Error: "e", Reason: "r", Usage: usage, At: at}} {
+	for _, whole := range []transcript.Record{transcript.Message{Message: message, Usage: &usage}, transcript.TurnEnd{TurnID: "1", Outcome: "error", Error: "e", Reason: "r", LeftOut: true, Usage: usage, At: at}} {
 		line, err := transcript.Append(nil, whole)
 		if err != nil {
 			t.Fatal(err)

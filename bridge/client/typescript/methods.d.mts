@@ -576,6 +576,7 @@ export type GetMessagesResult = {
     tool_name?: string;
     is_error?: boolean;
     interrupted?: boolean;
+    left_out?: boolean;
     turn_id?: string;
     attachments?: Array<{ path: string; name?: string; mime?: string }>;
     source?: string;

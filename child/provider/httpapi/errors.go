@@ -131,6 +131,15 @@ func (e *ServiceError) httpStatus() int {
 	return status
 }
 
+// refused reports whether the service refused what the request asks, which has that reason.
+func (e *ServiceError) refused(reason string) bool {
+	switch e.httpStatus() {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return reason == "" || reason == protocol.ContentRefused
+	}
+	return reason == protocol.ContentRefused || e.Code == "invalid_request_error" || e.Unwrap() != nil
+}
+
 // refusesImages reports whether an error is that of a model or a service that
 // cannot do with the images of the request.
 func refusesImages(err error) bool {
@@ -284,6 +293,7 @@ func (s *Service) Explain(err error) error {
 			explained.Err = &clean
 			return explained
 		}
+		explained.Refused = e.refused(explained.Reason)
 		err = &clean
 	} else if text := err.Error(); s.clean(text) != text {
 		err = errors.New(s.clean(text)) // what it wraps would show them

@@ -508,6 +508,7 @@ class Message(_Message, total=False):
     tool_name: str
     is_error: bool
     interrupted: bool
+    left_out: bool
     turn_id: str
     attachments: List[Attachment]
     source: str
