@@ -21,7 +21,7 @@ import (
 // bytes, however many turns went before: nothing is made anew for a turn that could be kept,
 // such as the list of tools.
 func TestAllocationsOfASend(t *testing.T) {
-	const sends, mostObjects, mostBytes = 500, 60, 6_800
+	const sends, mostObjects, mostBytes = 500, 60, 6_900
 	offline, err := scripted.New(scripted.Options{})
 	if err != nil {
 		t.Fatal(err)

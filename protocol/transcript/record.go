@@ -86,10 +86,10 @@ type (
 
 	// TurnEnd closes a turn.
 	TurnEnd struct {
-		TurnID  string             `json:"turn_id"`
-		Outcome Outcome            `json:"outcome"`
-		Error   string             `json:"error,omitempty" wire:"default"`
-		Reason  string             `json:"reason,omitempty" wire:"default"` // of the response, beside Error
+		TurnID  string  `json:"turn_id"`
+		Outcome Outcome `json:"outcome"`
+		Error   string  `json:"error,omitempty" wire:"default"`
+		Reason  string  `json:"reason,omitempty" wire:"default"` // of the response, beside Error
 		// LeftOut says that the model's service refused what the turn asked: later requests do without
 		// its messages.
 		LeftOut bool               `json:"left_out,omitzero" wire:"default"`
