@@ -71,8 +71,9 @@ type input struct {
 	Raw      *bool   `json:"raw"`
 }
 
-// parse reads the input of a call.
-func parse(in jsontext.Value) (at *url.URL, i input, err error) {
+// parse reads the input of a call. An address that is written out and not reached is refused
+// before anybody is asked about it.
+func (f fetcher) parse(in jsontext.Value) (at *url.URL, i input, err error) {
 	if err := strict.Unmarshal(in, &i, strict.RejectUnknown); err != nil {
 		return nil, i, err
 	}
@@ -81,6 +82,9 @@ func parse(in jsontext.Value) (at *url.URL, i input, err error) {
 	}
 	if at, err = parseURL(i.URL); err != nil {
 		return nil, i, &strict.Error{Path: "url", Problem: err.Error()}
+	}
+	if err := f.rule().CheckHost(at.Hostname()); err != nil {
+		return nil, i, err
 	}
 	return at, i, nil
 }
@@ -114,8 +118,10 @@ func host(at *url.URL) string {
 	return host
 }
 
-func (fetcher) Scope(in jsontext.Value) (tool.Scope, error) {
-	at, _, err := parse(in)
+func (f fetcher) rule() egress.Rule { return egress.Rule{Allowed: f.options.Allowed} }
+
+func (f fetcher) Scope(in jsontext.Value) (tool.Scope, error) {
+	at, _, err := f.parse(in)
 	if err != nil {
 		return tool.Scope{Action: protocol.ActionFetch}, err
 	}
@@ -123,7 +129,7 @@ func (fetcher) Scope(in jsontext.Value) (tool.Scope, error) {
 }
 
 func (f fetcher) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
-	at, in, err := parse(c.Input)
+	at, in, err := f.parse(c.Input)
 	if err != nil {
 		return tool.Result{}, err
 	}
@@ -141,7 +147,7 @@ func (f fetcher) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 
 // fetch gets a page, and follows redirects as far as they may be followed.
 func (f fetcher) fetch(ctx context.Context, at *url.URL, in input, permit permission.Permit) (tool.Result, error) {
-	dialer := egress.Rule{Allowed: f.options.Allowed}.Dialer()
+	dialer := f.rule().Dialer()
 	dialer.Resolver = f.options.Resolver
 	transport := &http.Transport{
 		DialContext: dialer.DialContext, TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: maxHeader,
