@@ -42,6 +42,7 @@ var wallClockUses = map[string]string{
 	"child/serve.go Unix":                         "a deadline that is always over",
 	"child/tool/file/edit.go ModTime":             "compared with itself: whether a file was changed",
 	"child/tool/shell/whole.go ModTime":           "the order in which old outputs go",
+	"child/toolenv/home.go ModTime":               "the order in which old caches go",
 	"child/toolenv/spill.go ModTime":              "the order in which old directories go",
 	"protocol/strict/strict.go Parse":             "whether a text is a time",
 	"supervisor/history.go UnixMicro":             "a first number; where the clock went back, resumption says that there may be a gap",

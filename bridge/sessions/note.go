@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"nexus.internal/protocol/safefile"
+	"nexus.internal/protocol/transcript"
 )
 
 // maxNote bounds a note, in bytes: several times the longest one.
@@ -60,9 +61,11 @@ func (c *Catalogue) finishChange() error {
 	switch {
 	case !strings.HasSuffix(string(data), "\n") || len(words) < 2 || valid(words[1:]...) != nil:
 	case words[0] == "rename" && len(words) == 3 && !c.taken(words[1]):
-		err := os.Rename(c.layout.Path(words[1], imagesSuffix), c.layout.Path(words[2], imagesSuffix))
-		if !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
+		for _, part := range []string{imagesSuffix, transcript.HomeSuffix} {
+			err := os.Rename(c.layout.Path(words[1], part), c.layout.Path(words[2], part))
+			if !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
 		}
 		errs = append(errs, c.kept.Rename(words[1], words[2]), safefile.SyncDir(c.Dir(words[1])), safefile.SyncDir(c.Dir(words[2])), c.renameCreator(words[1], words[2]))
 	case words[0] == "begin" || words[0] == "delete":

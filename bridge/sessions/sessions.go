@@ -20,6 +20,7 @@
 package sessions
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -33,6 +34,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol/safefile"
+	"nexus.internal/protocol/transcript"
 	"nexus.internal/supervisor/store"
 )
 
@@ -87,6 +89,12 @@ func Tidy(home string) error {
 	errs := []error{c.finishChange()}
 	last := c.Last()
 	errs = append(errs, c.kept.Retain(func(agent string) bool { return !api.IsTemp(agent) || agent == last }))
+	homes, _ := os.ReadDir(c.layout.Temp) // it may not be there
+	for _, entry := range homes {
+		if id, ok := strings.CutSuffix(entry.Name(), transcript.HomeSuffix); ok && id != last {
+			errs = append(errs, c.removeHome(id))
+		}
+	}
 	if !api.IsTemp(last) {
 		errs = append(errs, os.RemoveAll(c.layout.Temp))
 	}
@@ -95,7 +103,7 @@ func Tidy(home string) error {
 		errs = append(errs, err)
 	}
 	for _, entry := range entries {
-		if name := entry.Name(); isOurs(name) && name != last+suffix && name != last+imagesSuffix {
+		if name := entry.Name(); isOurs(name) && name != last+suffix && name != last+imagesSuffix && name != last+transcript.HomeSuffix {
 			errs = append(errs, os.RemoveAll(filepath.Join(c.layout.Temp, entry.Name())))
 		}
 	}
@@ -123,7 +131,7 @@ const (
 // isOurs reports whether a file of that name is of a session, and not one that the store
 // has.
 func isOurs(name string) bool {
-	return slices.Contains([]string{suffix, imagesSuffix, nextSuffix}, filepath.Ext(name))
+	return slices.Contains([]string{suffix, imagesSuffix, nextSuffix, transcript.HomeSuffix}, filepath.Ext(name))
 }
 
 // Exists reports whether a saved session of that name is there. A temporary
@@ -157,7 +165,24 @@ func (c *Catalogue) RemoveTemp(id string) error {
 }
 
 func (c *Catalogue) removeParts(id string) error {
-	return errors.Join(os.RemoveAll(c.layout.Path(id, imagesSuffix)), c.kept.Delete(id))
+	return errors.Join(os.RemoveAll(c.layout.Path(id, imagesSuffix)), c.removeHome(id), c.kept.Delete(id))
+}
+
+// removeHome removes the home of the agent's programs, which may have millions of files: it
+// goes among the directories of dead processes, which the next process removes if this takes
+// more than 2 s.
+func (c *Catalogue) removeHome(id string) error {
+	path := c.layout.Path(id, transcript.HomeSuffix)
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	scratch := filepath.Join(c.home, "run", "scratch")
+	aside := filepath.Join(scratch, "home-"+rand.Text())
+	if errors.Join(safefile.Mkdir(filepath.Dir(scratch)), safefile.Mkdir(scratch), os.Rename(path, aside)) != nil {
+		return safefile.RemoveBriefly(path)
+	}
+	_ = safefile.RemoveBriefly(aside) // the next process removes the rest
+	return nil
 }
 
 func (c *Catalogue) lastPath() string { return filepath.Join(c.home, "run", "last") }

@@ -57,6 +57,7 @@ func TestCatalogue(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	write(t, beside(c, ".1", ".home/.cache/npm/x"), "x")
 	for _, id := range []string{"named", ".1", ".1", ".2", "../out"} {
 		if err := c.RemoveTemp(id); err != nil {
 			t.Errorf("RemoveTemp(%q): %v", id, err)
@@ -65,7 +66,7 @@ func TestCatalogue(t *testing.T) {
 	if !c.Exists("named") {
 		t.Error("a named session was removed")
 	}
-	for _, path := range []string{c.Path(".1"), images, beside(c, ".1", ".records")} {
+	for _, path := range []string{c.Path(".1"), images, beside(c, ".1", ".records"), beside(c, ".1", ".home")} {
 		if _, err := os.Lstat(path); err == nil {
 			t.Errorf("%s is still there", filepath.Base(path))
 		}

@@ -85,7 +85,8 @@ func expire(path, name string, before time.Time) (gone bool, err error) {
 	if there, err := safefile.At(path, f); err != nil || !there {
 		return false, nil
 	}
-	if err := os.RemoveAll(filepath.Join(filepath.Dir(path), name+".files")); err != nil {
+	beside := filepath.Join(filepath.Dir(path), name)
+	if err := errors.Join(os.RemoveAll(beside+".files"), safefile.RemoveBriefly(beside+transcript.HomeSuffix)); err != nil {
 		return false, err
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -42,6 +42,7 @@ func TestExpire(t *testing.T) {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	old, withImages := unnamed(t, dir), unnamed(t, dir)
 	mustWrite(t, path(withImages+".files/image"))
+	mustWrite(t, path(withImages+".home/.cache/x"))
 	want := []string{}
 	keep := func(names ...string) { want = append(want, names...) }
 

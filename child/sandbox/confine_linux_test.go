@@ -190,8 +190,10 @@ func TestOwnDirectories(t *testing.T) {
 		}
 		write(t, filepath.Join(dir, "file"), "canary")
 	}
+	home := filepath.Join(p.beside, "a.home")
 	for kind, rules := range map[string]sandbox.Rules{"trusted": p.trusted(), "sandboxed": p.sandboxed()} {
 		rules.Temp, rules.Spill, rules.Blocked = temp, spill, []string{p.beside}
+		rules.Home = home
 		rules.ReadWrite = []string{filepath.Dir(p.work)} // what holds all of it
 		for _, tt := range []struct {
 			script string
@@ -204,6 +206,14 @@ func TestOwnDirectories(t *testing.T) {
 			{"cat " + temp + "/another/file", false},
 			{"echo x > " + temp + "/another/file", false},
 			{"touch " + temp + "/new", false},
+			{"echo $0 > $HOME/x && chmod 700 $HOME/x && mkdir -p $GOCACHE && test $GOCACHE = " + home + "/.cache/go-build", true},
+			{"test -s ~/x && test -d ~/.cache/go-build && test ~ = " + home, true}, // of the program before
+			{"mv ~/.cache ~/elsewhere && mv ~/elsewhere ~/.cache", true},
+			{"touch " + p.beside + "/new", false},
+			{"mv " + home + " " + p.beside + "/other", false},
+			{"rm -rf " + home, false},
+			{"ln -s " + p.beside + "/secret ~/link && cat ~/link", false},
+			{"rm ~/link", true},
 		} {
 			if text, exit := output(t, rules, p.work, sh(tt.script)...); (exit.Code == 0) != tt.want {
 				t.Errorf("%s: %s: exit %+v: %s", kind, tt.script, exit, text)

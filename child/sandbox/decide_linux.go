@@ -261,7 +261,7 @@ func (d *decider) may(t target) bool {
 		return false
 	case !strings.HasPrefix(path, "/"):
 		return true // a pipe or a socket
-	case within(path, d.temp):
+	case within(path, d.temp), d.rules.Home != "" && within(path, d.rules.Home):
 		return true
 	case d.rules.Spill != "" && within(path, d.rules.Spill), deepest(path, d.rules.Blocked) > deepest(path, d.rules.Except):
 		return false

@@ -23,7 +23,10 @@ func environment(r Rules, temp string, extra []string) []string {
 	env["PATH"] = searchPath(env["PATH"], r)
 	env["TERM"] = "dumb"
 	env["TMPDIR"] = temp
-	if !r.readsAll() {
+	switch {
+	case r.Home != "":
+		ownHome(env, r)
+	case !r.readsAll():
 		env["HOME"] = temp
 	}
 	for _, kv := range extra {
@@ -36,6 +39,55 @@ func environment(r Rules, temp string, extra []string) []string {
 	}
 	slices.Sort(list)
 	return list
+}
+
+// caches are the variables that name the caches of programs, with the directory in CacheDir.
+var caches = [][2]string{
+	{"XDG_CACHE_HOME", ""},
+	{"GOCACHE", "go-build"},
+	{"GOMODCACHE", "go-mod"},
+	{"npm_config_cache", "npm"},
+	{"PIP_CACHE_DIR", "pip"},
+	{"UV_CACHE_DIR", "uv"},
+	{"CARGO_HOME", "cargo"},
+	{"YARN_CACHE_FOLDER", "yarn"},
+	{"GRADLE_USER_HOME", "gradle"},
+}
+
+// CacheDir is the directory in [Rules.Home] that has the caches, each a directory of its own.
+const CacheDir = ".cache"
+
+// settings are the variables that name what of the user's home programs go on reading where
+// they read all: who commits, which registries there are, and programs that were installed there.
+var settings = [][2]string{
+	{"GIT_CONFIG_GLOBAL", ".gitconfig"},
+	{"NPM_CONFIG_USERCONFIG", ".npmrc"},
+	{"PIP_CONFIG_FILE", ".config/pip/pip.conf"},
+	{"GOENV", ".config/go/env"},
+	{"RUSTUP_HOME", ".rustup"},
+	{"PYENV_ROOT", ".pyenv"},
+	{"ASDF_DATA_DIR", ".asdf"},
+}
+
+// ownHome gives a program a home of its own. Variables that were passed on by name stay.
+func ownHome(env map[string]string, r Rules) {
+	add := func(name, value string) {
+		if _, ok := env[name]; !ok {
+			env[name] = value
+		}
+	}
+	if user := env["HOME"]; filepath.IsAbs(user) && r.readsAll() {
+		for _, s := range settings {
+			path := filepath.Join(user, filepath.FromSlash(s[1]))
+			if _, err := os.Stat(path); err == nil {
+				add(s[0], path)
+			}
+		}
+	}
+	env["HOME"] = r.Home
+	for _, c := range caches {
+		add(c[0], filepath.Join(r.Home, CacheDir, c[1]))
+	}
 }
 
 // inherited reports whether a variable of ours is passed on.

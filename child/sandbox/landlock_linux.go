@@ -122,6 +122,11 @@ func landlock(r Rules, temp string, v view) (notes []string, err error) {
 	if err := set.allow(temp, rightsRead|rightsWrite, false); err != nil {
 		return nil, err
 	}
+	if r.Home != "" {
+		if err := set.allow(r.Home, rightsRead|rightsWrite, false); err != nil {
+			return nil, err
+		}
+	}
 	if r.Spill != "" {
 		if err := set.allow(r.Spill, rightsRead, false); err != nil {
 			return nil, err

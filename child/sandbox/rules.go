@@ -60,6 +60,11 @@ type Rules struct {
 	// Leftovers removes the program's directory after its end, which does not wait for
 	// that; nil: the program's end waits for the removal, 2 s at most.
 	Leftovers *safefile.Remover `json:"-"` // no business of the reaper's
+	// Home is a directory that outlives the program: its HOME, with the caches of package
+	// managers and compilers. It may read, run and change what is in it, wherever it lies. It is
+	// made if need be. "" is none: HOME is the user's, or the directory for temporary files if
+	// the program does not read all.
+	Home string
 	// Spill is a directory that may be read, wherever it lies; "" is none.
 	Spill string
 	// Network lets the program use the network and sockets of all kinds. Without
@@ -104,7 +109,7 @@ func (l Limits) orDefault() Limits {
 
 // check says which path of the rules cannot be meant.
 func (r Rules) check() error {
-	for _, paths := range [][]string{r.ReadWrite, r.ReadOnly, r.Blocked, r.Except, {cmp.Or(r.Temp, "/"), cmp.Or(r.Spill, "/")}} {
+	for _, paths := range [][]string{r.ReadWrite, r.ReadOnly, r.Blocked, r.Except, {cmp.Or(r.Temp, "/"), cmp.Or(r.Spill, "/"), cmp.Or(r.Home, "/")}} {
 		for _, p := range paths {
 			if !filepath.IsAbs(p) || filepath.Clean(p) != p {
 				return fmt.Errorf("rules: %q is not an absolute, clean path", p)

@@ -105,6 +105,12 @@ func start(ctx context.Context, s Spec) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.Rules.Home != "" {
+		if err := safefile.Mkdir(s.Rules.Home); err != nil {
+			discard(temp, s.Rules.Leftovers)
+			return nil, err
+		}
+	}
 	p, reports, stderr, err := launch(s, temp)
 	if err != nil {
 		discard(temp, s.Rules.Leftovers)

@@ -151,6 +151,9 @@ func (v view) places(r Rules, temp string) (map[string]place, error) {
 		places[r.Spill] = place{}
 	}
 	places[temp] = place{write: true}
+	if r.Home != "" {
+		places[r.Home] = place{write: true}
+	}
 	for at, p := range maps.Clone(places) {
 		if !p.cover && same(places, at, p.write, slices.Contains(r.ReadWrite, "/")) {
 			delete(places, at)

@@ -134,7 +134,7 @@ func (d *decider) mayRead(fd int) bool {
 	switch {
 	case err != nil || !strings.HasPrefix(path, "/"):
 		return false
-	case in(d.temp), d.rules.Spill != "" && in(d.rules.Spill):
+	case in(d.temp), d.rules.Home != "" && in(d.rules.Home), d.rules.Spill != "" && in(d.rules.Spill):
 		return true
 	case deepest(path, d.rules.Blocked) > deepest(path, d.rules.Except):
 		return false

@@ -109,7 +109,7 @@ func (snap *turnSnapshot) request(t tool.Tool, call tool.Call) (callRequest, err
 		// A path that cannot be followed is decided on as it is; the tool says
 		// what is wrong with it.
 		path := realPath(named)
-		if r.scope.Action == protocol.ActionRead && snap.spill.contains(path) {
+		if r.scope.Action == protocol.ActionRead && snap.keeps(path) {
 			continue
 		}
 		r.written, r.named = append(r.written, written), append(r.named, named)

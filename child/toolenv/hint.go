@@ -55,8 +55,10 @@ func hint(text string, r sandbox.Rules) string {
 // where the program may not write or, if it reads not everywhere, may not read.
 func deniedOutside(text string, r sandbox.Rules) bool {
 	own := slices.Clone(r.ReadWrite)
-	if r.Temp != "" {
-		own = append(own, r.Temp)
+	for _, dir := range []string{r.Temp, r.Home} {
+		if dir != "" {
+			own = append(own, dir)
+		}
 	}
 	for line := range strings.Lines(text) {
 		if !noAccess().MatchString(line) {

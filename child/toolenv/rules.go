@@ -9,7 +9,9 @@ import (
 // Rules are those for a program that the tool starts outside of a call, by the
 // permissions of the moment.
 func (env *Env) Rules(tool string) sandbox.Rules {
-	return env.rules(permission.Permit{Policy: env.currentPolicy()}, tool)
+	r := env.rules(permission.Permit{Policy: env.currentPolicy()}, tool)
+	r.Home = "" // a server of somebody's has that person's home
+	return r
 }
 
 // rules are those for a program that a call of the tool starts. The kernel holds it to
@@ -29,6 +31,9 @@ func (env *Env) rules(permit permission.Permit, tool string) sandbox.Rules {
 	r := sandbox.Rules{
 		ReadWrite: s.ReadWrite, ReadOnly: s.ReadOnly, Blocked: s.Blocked, Except: s.Except,
 		Network: s.Network, Inherit: inherit, Temp: env.options.Temp, Leftovers: env.leftovers, Spill: env.spill.dir,
+	}
+	if !permit.ReadOnly && !permit.Covered && policy.Level() != rights.Yolo {
+		r.Home = env.home.dir
 	}
 	switch {
 	case policy.Level() == rights.Sandboxed || s.Bounded:

@@ -3,6 +3,7 @@ package toolenv
 import (
 	"context"
 	"sync"
+	"time"
 
 	"nexus.internal/child/sandbox"
 	"nexus.internal/child/tool"
@@ -28,6 +29,7 @@ func (s shellTool) told(walls string) shellTool {
 
 func (s shellTool) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 	defer s.env.spill.prune()
+	began := time.Now()
 	if c.Permit.ReadOnly {
 		c = withSafeGit(c)
 	}
@@ -41,6 +43,9 @@ func (s shellTool) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 		result.Text += "\n[a command that was allowed for the session can read only the working directory and what is allowed beside it, whatever links lead elsewhere]"
 	default:
 		result.Text += hint(result.Text, o.Rules)
+	}
+	if o.Rules.Home != "" {
+		result.Text += s.env.home.prune(time.Since(began))
 	}
 	return result, err
 }

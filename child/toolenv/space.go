@@ -10,6 +10,7 @@ import (
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/file"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/safefile"
 )
 
@@ -20,14 +21,17 @@ func (env *Env) Space(c tool.Call) file.Space {
 	if env.spill.dir != "" {
 		accessible = append(accessible, env.spill.dir)
 	}
-	return file.Space{Cwd: policy.Cwd, AllowedPaths: accessible, Checker: pathChecker{policy, c.Name, &env.spill}}
+	if env.home.dir != "" {
+		accessible = append(accessible, env.home.dir)
+	}
+	return file.Space{Cwd: policy.Cwd, AllowedPaths: accessible, Checker: pathChecker{policy, c.Name, env}}
 }
 
 // pathChecker implements [file.Checker] for one call.
 type pathChecker struct {
 	policy permission.Policy
 	tool   string // its name
-	spill  *spill
+	env    *Env
 }
 
 func (p pathChecker) Check(path, asked string, write bool) error {
@@ -37,7 +41,7 @@ func (p pathChecker) Check(path, asked string, write bool) error {
 	}
 	d := p.policy.Path(p.tool, action, path)
 	switch {
-	case d.Verdict == permission.Allow, !write && p.spill.contains(path):
+	case d.Verdict == permission.Allow, !write && p.env.keeps(path):
 		return nil
 	case absolutePath(p.policy.Cwd, asked) == path:
 		return errors.New(d.Reason)
@@ -48,6 +52,12 @@ func (p pathChecker) Check(path, asked string, write bool) error {
 
 // absolutePath is the path that a model wrote. One whose ~ stands for nothing is refused by the
 // tool.
+// keeps reports whether a path lies in what is kept for the agent: what was too long for a
+// result, and the home of its programs. Its tools may read it, wherever it lies.
+func (env *Env) keeps(path string) bool {
+	return env.spill.contains(path) || env.home.dir != "" && rights.Within(env.home.dir, path)
+}
+
 func absolutePath(cwd, path string) string {
 	if expanded, err := safefile.ExpandTilde(path); err == nil {
 		path = expanded

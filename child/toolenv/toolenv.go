@@ -83,6 +83,11 @@ type Options struct {
 	// Temp is a directory for the temporary directories of programs. It is made
 	// when it is needed; "" means the system's.
 	Temp string
+	// Home is a directory of the session's own: the HOME of programs, with their caches. It is
+	// made when it is needed; "" keeps nothing from one program to the next.
+	Home string
+	// HomeBytes is how much Home may hold; 0 means 4 GiB.
+	HomeBytes uint64
 	// PassEnv names variables of our environment that programs get besides the
 	// usual, but for those that run unasked because they only look.
 	PassEnv []string
@@ -105,6 +110,7 @@ type Env struct {
 	builtins []builtin             // those that there always are, in their order
 	registry *tool.Registry        // without tools; those of the turns follow from it
 	spill    spill
+	home     home
 	todo     *todo.List
 	// leftovers removes the directories for temporary files that programs had.
 	leftovers *safefile.Remover
@@ -133,6 +139,10 @@ func Open(o Options) (*Env, error) {
 	env.private = permission.Private{Paths: bothNames(o.Private.Paths), Except: bothNames(o.Private.Except)}
 	if o.Spill != "" {
 		env.spill.dir = realPath(o.Spill)
+	}
+	env.home = home{limit: cmp.Or(o.HomeBytes, defaultHomeBytes), discard: env.leftovers}
+	if o.Home != "" {
+		env.home.dir = realPath(o.Home)
 	}
 	if o.Ceiling != nil {
 		ceiling, err := permission.Resolve(*o.Ceiling, o.presets())

@@ -91,6 +91,9 @@ func told(r sandbox.Rules) string {
 		network = "programs have the network"
 	}
 	writes := ", write only to $TMPDIR"
+	if r.Home != "" {
+		writes += ", $HOME (its own, with its caches, kept with the session)"
+	}
 	switch {
 	case slices.Contains(r.ReadWrite, "/"):
 		writes = ", write to all files of their user"

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -302,7 +303,7 @@ func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *con
 		Cwd: cwd, Private: private, Ceiling: saved.Ceiling, Presets: current, Allowances: a.options.State.Allowances,
 		Journal: a.options.Journal, Parent: a.options.Parent, Sources: []toolenv.Source{s}, Tools: agents.New(a.options.Parent), Images: a.options.Images,
 		Timeout: time.Duration(protocol.Value(a.options.Settings.ToolTimeoutS) * float64(time.Second)), Log: a.options.Log, PassEnv: f.passEnv, ToolOutput: f.toolOutput, Processors: &processors,
-		FetchAddresses: c.FetchAddresses, Todo: things,
+		FetchAddresses: c.FetchAddresses, HomeBytes: c.CacheBytes, Todo: things,
 	}
 	// Without a home that can be written, nothing that is too long is kept, and
 	// programs have the system's directory for temporary files.
@@ -312,6 +313,10 @@ func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *con
 	} else {
 		a.closers = append(a.closers, dirCloser{scratch})
 		o.Spill, o.Temp = filepath.Join(scratch.Path(), "kept"), filepath.Join(scratch.Path(), "temp")
+		o.Home = filepath.Join(scratch.Path(), "home")
+	}
+	if session := a.options.Journal.Path(); session != "" {
+		o.Home = strings.TrimSuffix(session, filepath.Ext(session)) + transcript.HomeSuffix
 	}
 	asked := f.permissions != nil || f.preset != ""
 	if o.Permissions.Preset = f.preset; f.permissions != nil {

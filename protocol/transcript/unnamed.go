@@ -8,11 +8,14 @@ import (
 // A session is unnamed if its file is called by its session id, its header bears
 // that id, and no agent of a server has gone on with it: a child that was started
 // without a session's name began it (SPEC §4.6). An agent of a server keeps files
-// beside its session, such as its events; a child alone keeps images there.
+// beside its session, such as its events; a child alone keeps images and a home there.
+
+// HomeSuffix ends the name of the directory beside a session that its programs have as HOME.
+const HomeSuffix = ".home"
 
 // MaybeUnnamed gives the names of sessions that may be unnamed, by the names of all
 // files in their directory: each has the form of a session id and nothing but images
-// beside it. Its header tells the rest.
+// and the home of its programs beside it. Its header tells the rest.
 func MaybeUnnamed(files []string) map[string]bool {
 	found := map[string]bool{}
 	for _, file := range files {
@@ -21,7 +24,7 @@ func MaybeUnnamed(files []string) map[string]bool {
 		}
 	}
 	for _, file := range files {
-		if name, rest, _ := strings.Cut(file, "."); rest != "jsonl" && rest != "files" {
+		if name, rest, _ := strings.Cut(file, "."); rest != "jsonl" && rest != "files" && "."+rest != HomeSuffix {
 			delete(found, name)
 		}
 	}

@@ -51,6 +51,8 @@ type Config struct {
 	ToolTime time.Duration
 	// FetchAddresses are what web_fetch may reach beside the public internet.
 	FetchAddresses []netip.Prefix
+	// CacheBytes bounds the home of an agent's programs; 0 is the default.
+	CacheBytes uint64
 
 	personal []byte          // nil if there is none
 	own      map[string]bool // of providers: a trusted file was the last to say
@@ -404,6 +406,7 @@ func (c *Config) lay(path string, f file, by trust) {
 	if f.Tools != nil {
 		c.ToolTime = f.Tools.time()
 		c.FetchAddresses, _ = f.Tools.fetchAddresses() // they were checked
+		c.CacheBytes = protocol.Value(f.Tools.CacheBytes)
 	}
 	for name := range f.Providers {
 		c.own[name] = by == trusted

@@ -17,6 +17,9 @@ type Tools struct {
 	// FetchAddresses are what web_fetch may reach beside the public internet: addresses and
 	// networks of them, as 10.1.0.0/16.
 	FetchAddresses []string `json:"fetch_addresses,omitzero" wire:"default"`
+	// CacheBytes is how much the home of an agent's programs, with their caches, may hold; nil
+	// is 4 GiB.
+	CacheBytes *uint64 `json:"cache_bytes,omitzero" min:"1048576"`
 }
 
 // maxFetchAddresses bounds that list.
@@ -41,6 +44,9 @@ func (t Tools) fetchAddresses() ([]netip.Prefix, error) {
 	return all, nil
 }
 
+// minCacheBytes is the least that the home of programs may hold.
+const minCacheBytes = 1 << 20
+
 // maxToolSeconds bounds the time of a call: a day.
 const maxToolSeconds = 86_400
 
@@ -55,6 +61,9 @@ func ToolTime(seconds float64) time.Duration {
 func (t Tools) check() error {
 	if t.TimeoutSeconds != nil && t.time() == 0 {
 		return &strict.Error{Path: "tools.timeout_s", Problem: fmt.Sprintf("is not above 0 and at most %d", maxToolSeconds)}
+	}
+	if t.CacheBytes != nil && *t.CacheBytes < minCacheBytes {
+		return &strict.Error{Path: "tools.cache_bytes", Problem: fmt.Sprintf("is %d, want at least %d", *t.CacheBytes, minCacheBytes)}
 	}
 	_, err := t.fetchAddresses()
 	return err
