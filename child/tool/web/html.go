@@ -2,14 +2,9 @@ package web
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net/url"
 	"strings"
 	"unicode"
-
-	"golang.org/x/net/html"
-	"golang.org/x/net/html/atom"
 )
 
 const (
@@ -20,23 +15,20 @@ const (
 
 // toText is the text of a page with its headings, lists, links and preformatted parts marked as
 // in Markdown. The time it takes is proportional to the page.
-func toText(ctx context.Context, page io.Reader, base *url.URL) (string, error) {
-	w := &writer{base: base}
-	z := html.NewTokenizer(page)
+func toText(ctx context.Context, page string, base *url.URL) (string, error) {
+	w, l := &writer{base: base}, &lexer{rest: page}
 	for n := 0; ; n++ {
 		if n%tokenEvery == 0 && ctx.Err() != nil {
 			return "", ctx.Err()
 		}
-		switch kind := z.Next(); {
-		case kind == html.ErrorToken && errors.Is(z.Err(), io.EOF):
+		t, ok := l.next()
+		switch {
+		case !ok:
 			return w.end(), nil
-		case kind == html.ErrorToken:
-			return "", z.Err()
 		case w.out.Len() > maxText:
 			return w.end() + "[the rest of the page is left out]\n", nil
-		default:
-			w.token(z.Token())
 		}
+		w.token(t)
 	}
 }
 
@@ -45,103 +37,105 @@ type writer struct {
 	base    *url.URL
 	out     strings.Builder
 	title   strings.Builder
-	breaks  int       // lines to end before the next text: 1, or 2 for an empty line between
-	space   bool      // there is one before the next text
-	pre     int       // preformatted elements that are open
-	lists   int       // lists that are open
-	mark    string    // what the next text begins with, as "- "
-	link    string    // where the link that is open leads; "" if none is
-	opening bool      // nothing of that link was written
-	skip    atom.Atom // the element that is left out; 0 if none is
-	skipped int       // elements of that name that are open
+	breaks  int    // lines to end before the next text: 1, or 2 for an empty line between
+	space   bool   // there is one before the next text
+	pre     int    // preformatted elements that are open
+	lists   int    // lists that are open
+	mark    string // what the next text begins with, as "- "
+	link    string // where the link that is open leads; "" if none is
+	opening bool   // nothing of that link was written
+	skip    string // the element that is left out; "" if none is
+	skipped int    // elements of that name that are open
 	inTitle bool
 }
 
-func (w *writer) token(t html.Token) {
-	start := t.Type == html.StartTagToken || t.Type == html.SelfClosingTagToken
+func (w *writer) token(t token) {
 	switch {
-	case w.skip != 0:
-		if t.DataAtom == w.skip && t.Type == html.StartTagToken {
+	case w.skip != "":
+		if t.name != w.skip {
+			return
+		}
+		if t.end {
+			w.skipped--
+		} else if !t.empty {
 			w.skipped++
 		}
-		if t.DataAtom == w.skip && t.Type == html.EndTagToken {
-			if w.skipped--; w.skipped == 0 {
-				w.skip = 0
-			}
+		if w.skipped == 0 {
+			w.skip = ""
 		}
-	case t.Type == html.TextToken && w.inTitle:
-		w.title.WriteString(t.Data)
-	case t.Type == html.TextToken:
-		w.text(t.Data)
-	case start:
+	case t.name == "" && w.inTitle:
+		w.title.WriteString(t.text)
+	case t.name == "":
+		w.text(t.text)
+	case t.end:
+		w.close(t.name)
+	default:
 		w.start(t)
-	case t.Type == html.EndTagToken:
-		w.close(t.DataAtom)
 	}
 }
 
 // start begins an element.
-func (w *writer) start(t html.Token) {
-	switch t.DataAtom {
-	case atom.Script, atom.Style, atom.Template, atom.Noscript, atom.Svg, atom.Iframe, atom.Object:
-		if t.Type == html.StartTagToken {
-			w.skip, w.skipped = t.DataAtom, 1
+func (w *writer) start(t token) {
+	switch t.name {
+	case "script", "style", "template", "noscript", "svg", "iframe", "object":
+		if !t.empty {
+			w.skip, w.skipped = t.name, 1
 		}
-	case atom.Title:
-		w.inTitle = t.Type == html.StartTagToken
-	case atom.Br:
+	case "title":
+		w.inTitle = true
+	case "br":
 		w.breakLine(1)
-	case atom.Hr:
+	case "hr":
 		w.breakLine(2)
-	case atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6:
+	case "h1", "h2", "h3", "h4", "h5", "h6":
 		w.breakLine(2)
-		w.mark = strings.Repeat("#", int(t.Data[1]-'0')) + " "
-	case atom.Ul, atom.Ol:
+		w.mark = strings.Repeat("#", int(t.name[1]-'0')) + " "
+	case "ul", "ol":
 		w.lists++
 		w.breakLine(1)
-	case atom.Li:
+	case "li":
 		w.breakLine(1)
 		w.mark = strings.Repeat("  ", max(0, min(w.lists, maxIndent)-1)) + "- "
-	case atom.Td, atom.Th:
+	case "td", "th":
 		if w.breaks == 0 && w.out.Len() > 0 {
 			w.space = true
 			w.write("|")
 			w.space = true
 		}
-	case atom.Pre:
+	case "pre":
 		w.breakLine(2)
 		w.write("```")
 		w.breakLine(1)
 		w.pre++
-	case atom.A:
-		w.openLink(attribute(t, "href"))
-	case atom.Img:
-		if alt := strings.TrimSpace(attribute(t, "alt")); alt != "" {
+	case "a":
+		w.openLink(t.href)
+	case "img":
+		if alt := strings.TrimSpace(t.alt); alt != "" {
 			w.text("[image: " + alt + "]")
 		}
 	default:
-		w.breakLine(blockBreaks(t.DataAtom))
+		w.breakLine(blockBreaks(t.name))
 	}
 }
 
 // close ends an element.
-func (w *writer) close(name atom.Atom) {
+func (w *writer) close(name string) {
 	switch name {
-	case atom.Title:
+	case "title":
 		w.inTitle = false
-	case atom.A:
+	case "a":
 		w.closeLink()
-	case atom.Pre:
+	case "pre":
 		if w.pre > 0 {
 			w.pre--
 			w.breakLine(1)
 			w.write("```")
 			w.breakLine(2)
 		}
-	case atom.Ul, atom.Ol:
+	case "ul", "ol":
 		w.lists = max(0, w.lists-1)
 		w.breakLine(1)
-	case atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6:
+	case "h1", "h2", "h3", "h4", "h5", "h6":
 		w.mark = ""
 		w.breakLine(2)
 	default:
@@ -150,25 +144,16 @@ func (w *writer) close(name atom.Atom) {
 }
 
 // blockBreaks is how many lines end where an element begins or ends; 0 within a line.
-func blockBreaks(name atom.Atom) int {
+func blockBreaks(name string) int {
 	switch name {
-	case atom.P, atom.Blockquote, atom.Table, atom.Article, atom.Section, atom.Main, atom.Header, atom.Footer, atom.Nav, atom.Aside, atom.Dl,
-		atom.Figure, atom.Form, atom.Fieldset, atom.Details:
+	case "p", "blockquote", "table", "article", "section", "main", "header", "footer", "nav", "aside", "dl",
+		"figure", "form", "fieldset", "details":
 		return 2
-	case atom.Div, atom.Tr, atom.Li, atom.Dt, atom.Dd, atom.Address, atom.Caption, atom.Figcaption, atom.Summary, atom.Option, atom.Body:
+	case "div", "tr", "li", "dt", "dd", "address", "caption", "figcaption", "summary", "option", "body":
 		return 1
 	default:
 		return 0
 	}
-}
-
-func attribute(t html.Token, name string) string {
-	for _, a := range t.Attr {
-		if a.Key == name {
-			return a.Val
-		}
-	}
-	return ""
 }
 
 // openLink begins a link, if it leads to another page.

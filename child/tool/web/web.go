@@ -255,7 +255,7 @@ func (f fetcher) page(ctx context.Context, at *url.URL, resp *http.Response, in 
 		return tool.Result{}, fmt.Errorf("it is no text: %s, %s", resp.Status, kind)
 	}
 	if isHTML(kind) && !protocol.Value(in.Raw) {
-		if text, err = toText(ctx, strings.NewReader(text), at); err != nil {
+		if text, err = toText(ctx, text, at); err != nil {
 			return tool.Result{}, err
 		}
 	}

@@ -321,7 +321,7 @@ func FuzzToText(f *testing.F) {
 	}
 	base := &url.URL{Scheme: "https", Host: "h", Path: "/"}
 	f.Fuzz(func(t *testing.T, page string) {
-		text, err := web.ToText(t.Context(), strings.NewReader(page), base)
+		text, err := web.ToText(t.Context(), page, base)
 		if err != nil {
 			t.Fatal(err)
 		}
