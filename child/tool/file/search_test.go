@@ -233,11 +233,18 @@ func TestSearchHuge(t *testing.T) {
 func TestSearchAborted(t *testing.T) {
 	r := newRoom(t)
 	r.put("long", strings.Repeat("a", 1<<20))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	input := `{"pattern":"` + strings.Repeat("(x|a?){900}", 3) + `b"}`
-	if _, err := r.tools["search_text"].Run(ctx, tool.Call{Input: []byte(input)}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("search: error %v", err)
+	r.put("lines", strings.Repeat("a\n", 1<<20))
+	var ctx context.Context
+	for _, input := range []string{
+		`{"pattern":"` + strings.Repeat("(x|a?){900}", 3) + `b"}`, `{"pattern":"` + strings.Repeat("(x|a?\\n?){600}", 3) + `b","multiline":true}`,
+		`{"pattern":"a([\\s\\S]*z)?","multiline":true,"output":"counts","path":"lines"}`, // each match looks to the end
+	} {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if _, err := r.tools["search_text"].Run(ctx, tool.Call{Input: []byte(input)}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("search: error %v", err)
+		}
 	}
 	for name, input := range map[string]string{"glob": `{"pattern":"**"}`, "search_text": `{"pattern":"b"}`} {
 		if _, err := r.tools[name].Run(ctx, tool.Call{Input: []byte(input)}); !errors.Is(err, context.DeadlineExceeded) {

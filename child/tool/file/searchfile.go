@@ -231,7 +231,7 @@ func (m *fileMatches) whole(ctx context.Context, from io.Reader) error {
 	text = bytes.ReplaceAll(bytes.TrimPrefix(text, []byte(byteMark)), []byte("\r\n"), []byte("\n"))
 	begin, end := m.next(ctx, text, 0) // of a match, from the beginning of a line
 	for number, at := 1, 0; at < len(text); number++ {
-		if number%ctxEvery == 0 && ctx.Err() != nil {
+		if ctx.Err() != nil { // whatever was found since
 			return ctx.Err()
 		}
 		next := len(text)
