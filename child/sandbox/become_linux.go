@@ -95,11 +95,14 @@ func (o startRequest) startIn() (*descendants, startReport, error) {
 		return nil, startReport{}, fmt.Errorf("start it: %w", err)
 	}
 	_ = send(orders, o) // if nobody reads it, the report says why
-	first, listener := outcome(pid, reports)
+	first, passed := outcome(pid, reports)
+	if passed.terminal >= 0 {
+		o.terminal.take(os.NewFile(uintptr(passed.terminal), "terminal"))
+	}
 	if first.Error == "" && first.NoView == "" {
 		detach()
-		if listener >= 0 {
-			d := &decider{listener: listener, rules: o.Rules, temp: o.Temp}
+		if passed.listener >= 0 {
+			d := &decider{listener: passed.listener, rules: o.Rules, temp: o.Temp}
 			go d.serve() // it ends with the process
 		}
 		return &descendants{program: pid}, first, nil
@@ -115,34 +118,41 @@ func (o startRequest) startIn() (*descendants, startReport, error) {
 	return nil, first, nil
 }
 
-// How the reaper answers a report of a listener: it has it, or it needs to be sent
+// How the reaper answers a report of a descriptor: it has it, or it needs to be sent
 // it.
 const (
-	listenerTaken  = 't'
-	listenerWanted = 'w'
+	descriptorTaken  = 't'
+	descriptorWanted = 'w'
 )
 
+// passed are descriptors that a process has passed on; -1 where there is none.
+type passed struct{ listener, terminal int }
+
 // outcome is what became of a process that was to become the program: its last
-// report, and the listener of its filter if it has one, or -1.
-func outcome(pid int, reports *os.File) (last startReport, listener int) {
-	last, listener = startReport{Error: "it ended before it was the program"}, -1
+// report, and what it has passed on.
+func outcome(pid int, reports *os.File) (last startReport, got passed) {
+	last, got = startReport{Error: "it ended before it was the program"}, passed{-1, -1}
 	r := bufio.NewReader(reports)
 	for {
 		var next startReport
 		if err := receive(r, &next); err != nil {
-			return last, listener
+			return last, got
 		}
-		if next.Listener == 0 {
+		at, to := next.Listener, &got.listener
+		if next.Terminal != 0 {
+			at, to = next.Terminal, &got.terminal
+		}
+		if at == 0 {
 			last = next
 			continue
 		}
 		var err error
-		if listener, err = processFD(pid, next.Listener); err == nil {
-			_, _ = reports.Write([]byte{listenerTaken}) // if nobody reads it, the next report says why
+		if *to, err = processFD(pid, at); err == nil {
+			_, _ = reports.Write([]byte{descriptorTaken}) // if nobody reads it, the next report says why
 			continue
 		}
-		_, _ = reports.Write([]byte{listenerWanted})
-		listener, r = sentListener(reports)
+		_, _ = reports.Write([]byte{descriptorWanted})
+		*to, r = sentDescriptor(reports)
 	}
 }
 
@@ -155,39 +165,40 @@ func processFD(pid, fd int) (int, error) {
 	return unix.PidfdGetfd(process, fd, 0)
 }
 
-// sentListener receives a listener, -1 if there is none with what comes next. The
+// sentDescriptor receives a descriptor, -1 if there is none with what comes next. The
 // reader is for what follows.
-func sentListener(reports *os.File) (listener int, rest *bufio.Reader) {
+func sentDescriptor(reports *os.File) (fd int, rest *bufio.Reader) {
 	start, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
 	n, size, err := 0, 0, error(unix.EINTR)
 	for errors.Is(err, unix.EINTR) {
 		n, size, _, _, err = unix.Recvmsg(int(reports.Fd()), start, rights, unix.MSG_CMSG_CLOEXEC)
 	}
-	rest, listener = bufio.NewReader(io.MultiReader(bytes.NewReader(start[:max(n, 0)]), reports)), -1
+	rest, fd = bufio.NewReader(io.MultiReader(bytes.NewReader(start[:max(n, 0)]), reports)), -1
 	if err != nil {
-		return listener, rest
+		return fd, rest
 	}
 	if messages, err := unix.ParseSocketControlMessage(rights[:size]); err == nil && len(messages) == 1 {
 		if fds, err := unix.ParseUnixRights(&messages[0]); err == nil && len(fds) == 1 {
-			listener = fds[0]
+			fd = fds[0]
 		}
 	}
-	return listener, rest
+	return fd, rest
 }
 
-// passListener has the reaper take the listener. Sending it is the second choice,
+// pass has the reaper take a descriptor that the report names. Sending it is the second choice,
 // for where the reaper may not take it, as in some containers: how many descriptors
 // may be on their way is counted for all processes of a user, so another process can
 // prevent it.
-func passListener(reports *os.File, listener int) error {
-	if err := send(reports, startReport{Listener: listener}); err != nil {
+func pass(reports *os.File, report startReport) error {
+	if err := send(reports, report); err != nil {
 		return err
 	}
 	answer := make([]byte, 1)
-	if _, err := io.ReadFull(reports, answer); err != nil || answer[0] == listenerTaken {
+	if _, err := io.ReadFull(reports, answer); err != nil || answer[0] == descriptorTaken {
 		return err
 	}
-	return unix.Sendmsg(reportFD, []byte{' '}, unix.UnixRights(listener), nil, 0) // a space may stand before a report
+	fd := max(report.Listener, report.Terminal)
+	return unix.Sendmsg(reportFD, []byte{' '}, unix.UnixRights(fd), nil, 0) // a space may stand before a report
 }
 
 // become confines this process and makes it the program. It returns only if that
@@ -203,19 +214,24 @@ func become() int {
 		_ = send(reports, r) // the exit status says that something is wrong, too
 		return 2
 	}
-	err := o.View.enter(o.Rules, o.Temp)
+	err := o.View.enter(o.Rules, o.Temp, o.Terminal)
 	if refused, ok := errors.AsType[*refusedError](err); ok {
 		return fail(startReport{NoView: refused.what, Errno: int(refused.errno)})
 	}
 	if err != nil {
 		return fail(startReport{Error: err.Error()})
 	}
-	notes, listener, err := confine(o.Rules, o.Temp, o.View)
+	if o.Terminal {
+		if err := useTerminal(o.View, reports); err != nil {
+			return fail(startReport{Error: "open a terminal: " + err.Error()})
+		}
+	}
+	notes, listener, err := confine(o.Rules, o.Temp, o.View, o.Terminal)
 	if err != nil {
 		return fail(startReport{Error: "confine it: " + err.Error()})
 	}
 	if listener >= 0 {
-		if err := passListener(reports, listener); err != nil {
+		if err := pass(reports, startReport{Listener: listener}); err != nil {
 			return fail(startReport{Error: "confine it: pass on the listener: " + err.Error()})
 		}
 	}

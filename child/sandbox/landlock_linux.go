@@ -73,8 +73,9 @@ type ruleset struct {
 
 // landlock holds this thread, and what is started from it, to the rules. The
 // notes say what that costs a program. Without a view, in which devices cannot be
-// opened, nothing in /dev is granted but what programs need.
-func landlock(r Rules, temp string, v view) (notes []string, err error) {
+// opened, nothing in /dev is granted but what programs need. With a terminal the program may
+// open those of its own view.
+func landlock(r Rules, temp string, v view, terminal bool) (notes []string, err error) {
 	attr := attributes(landlockVersion(), r.Network)
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
 	if errno != 0 {
@@ -91,6 +92,10 @@ func landlock(r Rules, temp string, v view) (notes []string, err error) {
 		}
 		set.blocked, set.except = append(set.blocked, "/dev"), slices.Concat(r.Except, r.unblocked(below))
 	}
+	var terminals []string
+	if terminal && v != noView {
+		terminals = []string{terminalsDir, "/dev/ptmx"}
+	}
 	system := systemPaths
 	if r.readsAll() {
 		system = nil
@@ -104,6 +109,7 @@ func landlock(r Rules, temp string, v view) (notes []string, err error) {
 		{r.ReadOnly, rightsRead, false},
 		{system, rightsRead, true},
 		{devices, rightsDevice, true},
+		{terminals, rightsDevice | unix.LANDLOCK_ACCESS_FS_READ_DIR, true},
 	} {
 		for _, path := range step.paths {
 			if err := set.allow(path, step.rights, step.trusted); err != nil {

@@ -199,14 +199,16 @@ var roles = map[string]func(args []string){
 		io.Copy(os.Stdout, p.Stdout())
 		p.Close()
 	},
-	"above":      above,
-	"attributes": attributes,
-	"change":     func(args []string) { fmt.Println(change(args[0])) },
-	"closed":     closed,
-	"crowded":    crowded,
-	"devices":    func(args []string) { fmt.Println(devices(args)) },
-	"watched":    func(args []string) { fmt.Println(watched(args[0])) },
-	"extended":   func(args []string) { fmt.Println(extended(args[0])) },
+	"above":       above,
+	"terminals":   terminals,
+	"attributes":  attributes,
+	"at-terminal": atTerminal,
+	"change":      func(args []string) { fmt.Println(change(args[0])) },
+	"closed":      closed,
+	"crowded":     crowded,
+	"devices":     func(args []string) { fmt.Println(devices(args)) },
+	"watched":     func(args []string) { fmt.Println(watched(args[0])) },
+	"extended":    func(args []string) { fmt.Println(extended(args[0])) },
 	"shared": func(args []string) {
 		key, _ := strconv.Atoi(args[0])
 		fmt.Println(shared(key))

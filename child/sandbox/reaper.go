@@ -48,6 +48,13 @@ func reaper() int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 
+	if o.Terminal {
+		var err error
+		if o.terminal, err = newTerminal(); err != nil {
+			_ = send(reports, startReport{Error: "open a terminal: " + err.Error()})
+			return 0
+		}
+	}
 	f, first := o.start()
 	_ = proctree.SetUndumpable() // not before: a user namespace is set up by way of /proc
 	if err := send(reports, first); err != nil || f == nil {
@@ -58,6 +65,7 @@ func reaper() int {
 		o.removeTemp(parent)
 		return 0
 	}
+	o.terminal.pass()
 	go func() { // these end with the process
 		_, _ = io.Copy(io.Discard, orders) // any end of it is the end
 		f.end()
@@ -73,6 +81,7 @@ func reaper() int {
 		}
 		_ = send(reports, last) // if nobody reads it, we are about to be told to end
 	})
+	o.terminal.drain()
 	o.removeTemp(parent)
 	return 0
 }
@@ -132,7 +141,16 @@ func (o startRequest) startHere() (*descendants, startReport) {
 	if err := o.Rules.Limits.apply(); err != nil {
 		return nil, startReport{Error: err.Error()}
 	}
-	pid, err := syscall.ForkExec(path, o.Argv, &syscall.ProcAttr{Env: o.Env, Files: []uintptr{0, 1, 2}, Sys: programAttr()})
+	files, attr := []uintptr{0, 1, 2}, programAttr()
+	if o.Terminal {
+		slave, err := o.terminal.open()
+		if err != nil {
+			return nil, startReport{Error: "open a terminal: " + err.Error()}
+		}
+		defer slave.Close()
+		files, attr.Setctty = []uintptr{slave.Fd(), slave.Fd(), slave.Fd()}, true
+	}
+	pid, err := syscall.ForkExec(path, o.Argv, &syscall.ProcAttr{Env: o.Env, Files: files, Sys: attr})
 	if err != nil {
 		return nil, startReport{Error: (&os.PathError{Op: "exec", Path: path, Err: err}).Error()}
 	}

@@ -42,6 +42,10 @@ type Spec struct {
 	Rules Rules
 	// Stdin asks for a pipe; without it the program reads the end of file.
 	Stdin bool
+	// Terminal gives the program a terminal of its own, of 120 columns and 40 rows, as its
+	// controlling terminal, input and output. What is written to Stdin is typed there, and its
+	// end, or that there is none, is typed as an end of file. Linux alone has them.
+	Terminal bool
 	// Stderr gets what the program writes there, from a goroutine of its own
 	// that a slow Write holds up; nil means that it goes where stdout goes.
 	Stderr io.Writer
@@ -118,7 +122,7 @@ func start(ctx context.Context, s Spec) (*Process, error) {
 	}
 	p.forget = context.AfterFunc(ctx, p.Kill)
 	go p.watch(reports, stderr, s.Stderr)
-	o := startRequest{Argv: s.Argv, Env: environment(s.Rules, temp, s.Env), Temp: temp, Rules: s.Rules}
+	o := startRequest{Argv: s.Argv, Env: environment(s.Rules, temp, s.Env), Temp: temp, Rules: s.Rules, Terminal: s.Terminal}
 	views.mu.Lock()
 	o.View, o.Had = views.first, views.had
 	views.mu.Unlock()

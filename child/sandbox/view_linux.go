@@ -85,7 +85,7 @@ type place struct {
 // enter makes the view of this process's mount namespace, which it must have for
 // itself, and goes to its working directory in it. A [refusedError] is that the
 // system does not let it.
-func (v view) enter(r Rules, temp string) error {
+func (v view) enter(r Rules, temp string, terminal bool) error {
 	if v == noView {
 		return nil
 	}
@@ -121,6 +121,11 @@ func (v view) enter(r Rules, temp string) error {
 		}
 		if err != nil {
 			return err
+		}
+	}
+	if terminal {
+		if err := ownTerminals(); err != nil {
+			return fmt.Errorf("mount terminals: %w", err)
 		}
 	}
 	if err := os.Chdir(cwd); err != nil {

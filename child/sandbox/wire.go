@@ -32,6 +32,10 @@ type startRequest struct {
 	View  view   // the first to try; the one to enter
 	Had   bool   // an earlier program had it: no other will do
 	Path  string // of the program, for enterArg
+	// Terminal says that the program has one: the reaper passes what goes in and out.
+	Terminal bool
+
+	terminal *terminal // of the reaper; nil for none
 }
 
 // startReport is what the reaper has to say.
@@ -44,10 +48,13 @@ type startReport struct {
 	View       view   // the first to be tried for the next program
 	Had        bool   // the program has that view
 	Notes      []string
-	Listener   int // a descriptor that the reaper is to take before the program starts; 0 is none
-	Exited     bool
-	Code       int // -1 if a signal ended it
-	Signal     int
+	// Listener and Terminal are descriptors that the reaper is to take before the program
+	// starts: of its filter, and the master's side of its terminal; 0 is none.
+	Listener int
+	Terminal int
+	Exited   bool
+	Code     int // -1 if a signal ended it
+	Signal   int
 }
 
 func send(w io.Writer, v any) error {
