@@ -89,8 +89,11 @@ func atTerminal(args []string) {
 // came of that one.
 func terminals(args []string) {
 	work := filepath.Join(args[0], "work")
-	if args[1] == "bare" {
+	switch args[1] {
+	case "bare":
 		must(sandboxtest.WithoutNamespaces())
+	case "copies":
+		must(sandboxtest.WithoutCopies())
 	}
 	if _, err := unix.Setsid(); err != nil {
 		panic(err)
@@ -141,7 +144,7 @@ func TestTerminals(t *testing.T) {
 		if os.Getuid() != 0 && uid == 0 {
 			continue
 		}
-		for how, with := range map[string]string{"views": inView, "bare": own} {
+		for how, with := range map[string]string{"views": inView, "copies": inView, "bare": own} {
 			got := asUser(t, uid, "terminals", how)
 			got, unconfined, _ := strings.Cut(got, "unconfined")
 			want := "trusted true: " + with + "\ntrusted false: " + none + "\n" + nobody + "sandboxed true: " + with + "\nsandboxed false: " + none + "\n" + nobody
@@ -150,6 +153,41 @@ func TestTerminals(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%d %s: %s", uid, how, diff)
+			}
+		}
+	}
+}
+
+// What is typed reaches a program to its end, within a line too, and all that a program shows is
+// read, whoever keeps its terminal open.
+func TestWhatIsTypedAndShown(t *testing.T) {
+	var numbers strings.Builder
+	for i := range 20000 {
+		fmt.Fprintf(&numbers, "%d\r\n", i+1)
+	}
+	for name, tt := range map[string]struct{ script, typed, want string }{
+		"lines":      {"wc -l", "one\ntwo\n", "2\r\n"},
+		"no line":    {"wc -c", "one\ntwo", "7\r\n"},
+		"nothing":    {"wc -c", "", "0\r\n"},
+		"much":       {"seq 1 20000", "", numbers.String()},
+		"detached":   {"exec >&- 2>&- <&-; echo hello >/dev/tty", "", "hello\r\n"},
+		"background": {"trap '' HUP; (setsid sleep 1000 &); sleep 1000 & echo up", "", "up\r\n"},
+	} {
+		for _, confinement := range []sandbox.Confinement{sandbox.Unconfined, sandbox.Always} {
+			rules := sandbox.Rules{Confinement: confinement, ReadWrite: []string{t.TempDir()}}
+			p := start(t, sandbox.Spec{Argv: sh(tt.script), Rules: rules, Stdin: tt.typed != "", Terminal: true})
+			if tt.typed != "" {
+				if _, err := io.WriteString(p.Stdin(), tt.typed); err != nil {
+					t.Error(err)
+				}
+				p.Stdin().Close()
+			}
+			text, err := io.ReadAll(p.Stdout())
+			if err != nil || !strings.HasSuffix(string(text), tt.want) || tt.typed == "" && string(text) != tt.want {
+				t.Errorf("%s, %d: %.100q, %v", name, confinement, text, err)
+			}
+			if exit := p.Wait(); exit.Code != 0 {
+				t.Errorf("%s, %d: %+v", name, confinement, exit)
 			}
 		}
 	}

@@ -1,6 +1,9 @@
 package shell
 
-import "syscall"
+import (
+	"strings"
+	"syscall"
+)
 
 // Collect gives chunks to a collector, and what it shows of them and has told.
 func Collect(most int, dir string, chunks [][]byte) (text, told string) {
@@ -39,3 +42,13 @@ func AwaitEnd(s *Jobs, id string) {
 
 // MakeFIFO makes a named pipe.
 func MakeFIFO(path string) error { return syscall.Mkfifo(path, 0o600) }
+
+// Clean is what a cleaner makes of what a terminal is shown, in pieces.
+func Clean(pieces ...[]byte) string {
+	var b strings.Builder
+	c := &cleaner{to: &b}
+	for _, piece := range pieces {
+		_, _ = c.Write(piece)
+	}
+	return b.String()
+}

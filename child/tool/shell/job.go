@@ -74,9 +74,9 @@ func (j *job) wake() {
 	j.changed = make(chan struct{})
 }
 
-// follow sees the job to its end.
-func (j *job) follow() {
-	_, failed := io.Copy(j, j.process.Stdout())
+// follow sees the job, which runs that command, to its end.
+func (j *job) follow(c command) {
+	_, failed := io.Copy(c.shown(j), j.process.Stdout())
 	exit := j.process.Wait()
 	j.process.Close()
 	j.cancel()

@@ -185,7 +185,7 @@ func (s *Jobs) Start(ctx context.Context, o Options, c tool.Call) (tool.Result, 
 	close(j.ran)
 	go func() {
 		defer s.following.Done()
-		j.follow()
+		j.follow(in)
 	}()
 	note := ""
 	if reason := p.Unconfined(); reason != "" {

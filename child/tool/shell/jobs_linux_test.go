@@ -321,3 +321,32 @@ func TestStdin(t *testing.T) {
 		}
 	}
 }
+
+// Programs that want a terminal have one, and what they show there is told as plain text.
+func TestAtATerminal(t *testing.T) {
+	dir := t.TempDir()
+	for _, rules := range []sandbox.Rules{trusted(dir), {Confinement: sandbox.Always, ReadWrite: []string{dir}}, {}} {
+		s := shell.New(shell.Options{Dir: dir, Rules: rules})
+		for _, tt := range []struct{ command, stdin, want string }{
+			{"test -t 0 && test -t 1 && test -t 2 && stty size && echo $TERM", "", "40 120\nxterm\n[exit status 0]"},
+			{"printf '\\033[1mbold\\033[0m 1%%\\r2%%\\n'; exit 3", "", "bold 1%\n2%\n[exit status 3]"},
+			{"read x || echo got $x", "", "got\n[exit status 0]"},
+			{"stty -echo; echo ready; head -n 2 | tail -n 1", "one\ntwo\n", "two\n[exit status 0]"},
+			{"echo hidden > /dev/tty; tty > /dev/null", "", "hidden\n[exit status 0]"},
+		} {
+			got, err := call(t, s, map[string]any{"command": tt.command, "stdin": tt.stdin, "terminal": true})
+			if err != nil || !strings.HasSuffix(got.Text, tt.want) || tt.stdin == "" && got.Text != tt.want {
+				t.Errorf("%d %s: %q, %v", rules.Confinement, tt.command, got.Text, err)
+			}
+		}
+	}
+	d := newDesk(t, sandbox.Rules{Confinement: sandbox.Always})
+	if _, err := d.start(t.Context(), map[string]any{"command": "stty -echo; printf 'name? '; read x; echo hello $x; read y; echo gone", "name": "ask", "terminal": true}); err != nil {
+		t.Fatal(err)
+	}
+	d.want("name? \n[job ask running for T]", "job_output", map[string]any{"job": "ask", "wait_s": 60})
+	d.use("job_input", map[string]any{"job": "ask", "text": "you\n"})
+	d.want("hello you\n[job ask running for T]", "job_output", map[string]any{"job": "ask", "wait_s": 60})
+	d.use("job_input", map[string]any{"job": "ask", "text": "\x03"}) // Ctrl-C
+	d.want("[job ask ended: ended by signal 2 (interrupt)]", "job_output", map[string]any{"job": "ask", "wait_s": 60, "until": "end"})
+}

@@ -25,10 +25,11 @@ func (s *Jobs) Tools() (start tool.Scoped, others []tool.Tool) {
 
 // startInput is what a call of job_start asks for.
 type startInput struct {
-	Command string  `json:"command"`
-	Cwd     *string `json:"cwd,omitzero"`
-	Name    *string `json:"name,omitzero"`
-	Stdin   *string `json:"stdin,omitzero"`
+	Command  string  `json:"command"`
+	Cwd      *string `json:"cwd,omitzero"`
+	Name     *string `json:"name,omitzero"`
+	Stdin    *string `json:"stdin,omitzero"`
+	Terminal *bool   `json:"terminal,omitzero"`
 }
 
 func parseStart(in jsontext.Value) (command, string, error) {
@@ -40,7 +41,7 @@ func parseStart(in jsontext.Value) (command, string, error) {
 	if err := checkName("name", name); err != nil {
 		return command{}, "", err
 	}
-	c := command{command: i.Command, cwd: protocol.Value(i.Cwd), stdin: protocol.Value(i.Stdin)}
+	c := command{command: i.Command, cwd: protocol.Value(i.Cwd), stdin: protocol.Value(i.Stdin), terminal: protocol.Value(i.Terminal)}
 	return c, name, c.check()
 }
 
@@ -55,7 +56,8 @@ func (startTool) Spec() tool.Spec {
 			`"command":{"type":"string","description":"what the shell runs"},` +
 			`"cwd":{"type":"string","description":"a directory within the working directory to run it in"},` +
 			`"name":{"type":"string","description":"a short name to speak of it by, such as web"},` +
-			`"stdin":{"type":"string","description":"the beginning of its input, at most 256 KiB; job_input gives more"}},` +
+			`"stdin":{"type":"string","description":"the beginning of its input, at most 256 KiB; job_input gives more"},` +
+			`"terminal":{"type":"boolean","description":"give it a terminal, for programs that want one; input is typed there"}},` +
 			`"required":["command"],"additionalProperties":false}`),
 	}
 }

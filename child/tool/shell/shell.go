@@ -54,7 +54,7 @@ type Tool interface {
 	tool.Timed
 }
 
-// New returns the tool shell {command, timeout_s?, cwd?, stdin?, description?}.
+// New returns the tool shell {command, timeout_s?, cwd?, stdin?, terminal?, description?}.
 func New(o Options) Tool { return newShell(o) }
 
 func newShell(o Options) *shell {
@@ -80,6 +80,7 @@ type input struct {
 	TimeoutS    *float64 `json:"timeout_s,omitzero"`
 	Cwd         *string  `json:"cwd,omitzero"`
 	Stdin       *string  `json:"stdin,omitzero"`
+	Terminal    *bool    `json:"terminal,omitzero"`
 	Description *string  `json:"description,omitzero"` // for people who read along
 }
 
@@ -97,6 +98,7 @@ func (s *shell) Spec() tool.Spec {
 			`"timeout_s":{"type":"number","exclusiveMinimum":0,"maximum":%d,"description":"seconds until it is killed, default %v"},`+
 			`"cwd":{"type":"string","description":"a directory within the working directory to run it in"},`+
 			`"stdin":{"type":"string","description":"what it reads as its input, at most 256 KiB"},`+
+			`"terminal":{"type":"boolean","description":"give it a terminal, for programs that want one; stdin is typed there"},`+
 			`"description":{"type":"string","description":"in a few words, what it is for"}},`+
 			`"required":["command"],"additionalProperties":false}`, maxTimeout, DefaultTimeout.Seconds())),
 	}
@@ -106,6 +108,7 @@ func (s *shell) Spec() tool.Spec {
 type command struct {
 	command, cwd string
 	stdin        string
+	terminal     bool
 	timeout      time.Duration
 }
 
@@ -115,7 +118,7 @@ func (s *shell) parse(in jsontext.Value) (command, error) {
 	if err := strict.Unmarshal(in, &i, strict.RejectUnknown); err != nil {
 		return command{}, err
 	}
-	c := command{command: i.Command, cwd: protocol.Value(i.Cwd), stdin: protocol.Value(i.Stdin), timeout: DefaultTimeout}
+	c := command{command: i.Command, cwd: protocol.Value(i.Cwd), stdin: protocol.Value(i.Stdin), terminal: protocol.Value(i.Terminal), timeout: DefaultTimeout}
 	if i.TimeoutS != nil {
 		if *i.TimeoutS <= 0 || *i.TimeoutS > maxTimeout {
 			problem := fmt.Sprintf("must be above 0 and at most %d, is %v", maxTimeout, *i.TimeoutS)
@@ -187,7 +190,7 @@ func (s *shell) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 	defer p.Close()
 	out := newCollector(s.maxOutput, s.options.OutputDir, c.Progress, c.Kept)
 	defer out.close()
-	_, failed := io.Copy(out, p.Stdout())
+	_, failed := io.Copy(in.shown(out), p.Stdout())
 	exit := p.Wait()
 	took := time.Since(began)
 	killed := timed.Err() != nil && exit.Signal == syscall.SIGKILL
@@ -211,13 +214,23 @@ func (s *shell) start(ctx context.Context, c command, input bool) (*sandbox.Proc
 	if err != nil {
 		return nil, err
 	}
-	p, err := sandbox.Start(ctx, sandbox.Spec{
-		Argv: []string{s.program, "-c", c.command}, Dir: dir, Rules: s.options.Rules, Stdin: input,
-	})
+	spec := sandbox.Spec{Argv: []string{s.program, "-c", c.command}, Dir: dir, Rules: s.options.Rules, Stdin: input, Terminal: c.terminal}
+	if c.terminal {
+		spec.Env = terminalEnv
+	}
+	p, err := sandbox.Start(ctx, spec)
 	if errors.Is(err, sandbox.ErrUnsupported) {
 		err = fmt.Errorf("nothing can be run under these permissions: %w", err)
 	}
 	return p, err
+}
+
+// shown is where the output of a command goes that is to end up in w.
+func (c command) shown(w io.Writer) io.Writer {
+	if c.terminal {
+		return &cleaner{to: w}
+	}
+	return w
 }
 
 // giveInput writes text to a program that has a pipe for it, and then ends its input; what it
