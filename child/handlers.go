@@ -21,6 +21,7 @@ var handlers = handlerTable(
 	handle((*server).abort),
 	report((*server).ping),
 	answer((*server).newSession),
+	answer((*server).undo),
 	answer((*server).setModel),
 	answer((*server).setSettings),
 	report((*server).setToolOutput),
@@ -105,6 +106,25 @@ func (s *server) compact(c protocol.Compact) {
 }
 
 func (*server) ping(protocol.Ping) protocol.Acknowledged { return protocol.Acknowledged{} }
+
+// undo takes the last turn out of the conversation.
+func (s *server) undo(c protocol.Undo) (answer protocol.UndoAnswer, err error) {
+	if active, _ := s.queue.status(); active != nil { // and if not, nothing begins before the reader reads on
+		return answer, &busyError{c, active}
+	}
+	turnID, kept, ok := s.session.conversation.LastTurn()
+	if !ok {
+		answer.Reason, answer.MessageCount = "there is no turn: the conversation is empty, or a summary is all that is left of it", uint64(s.session.conversation.Len())
+		return answer, nil
+	}
+	if err := s.session.save(transcript.Undo{Kept: uint64(kept), At: time.Now().UTC()}); err != nil {
+		return answer, err
+	}
+	answer = protocol.UndoAnswer{Undone: true, TurnID: turnID, Removed: uint64(s.session.conversation.Len() - kept), MessageCount: uint64(kept)}
+	s.session.conversation.Truncate(kept)
+	s.session.sendUpdate(s.out.post)
+	return answer, nil
+}
 
 func (s *server) newSession(c protocol.NewSession) (answer protocol.NewSessionAnswer, err error) {
 	if active, _ := s.queue.status(); active != nil { // and if not, nothing begins before the reader reads on

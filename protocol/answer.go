@@ -65,6 +65,18 @@ type (
 		Offset   uint64         `json:"offset"`
 	}
 
+	// UndoAnswer is the answer to Undo.
+	UndoAnswer struct {
+		// Undone is false if there is no turn to take out; Reason says why.
+		Undone bool   `json:"undone"`
+		Reason string `json:"reason,omitempty" wire:"default"`
+		// TurnID is that of the turn that is gone, and Removed how many messages it had.
+		TurnID  string `json:"turn_id,omitempty" wire:"default"`
+		Removed uint64 `json:"removed,omitzero" wire:"default"`
+		// MessageCount is how many are left.
+		MessageCount uint64 `json:"message_count" wire:"default"`
+	}
+
 	// SetModelAnswer is the answer to SetModel.
 	SetModelAnswer struct {
 		Model    string `json:"model" wire:"default"`
@@ -210,6 +222,7 @@ func (SetSettings) Answer(r Response) (SetSettingsAnswer, error) {
 	return answer[SetSettingsAnswer](r)
 }
 func (SetToolOutput) Answer(r Response) (Acknowledged, error) { return answer[Acknowledged](r) }
+func (Undo) Answer(r Response) (UndoAnswer, error)            { return answer[UndoAnswer](r) }
 func (SetModel) Answer(r Response) (SetModelAnswer, error)    { return answer[SetModelAnswer](r) }
 func (GetAvailableModels) Answer(r Response) (AvailableModels, error) {
 	return answer[AvailableModels](r)
@@ -239,6 +252,7 @@ func (HostResult) Answer(r Response) (Acknowledged, error) { return answer[Ackno
 
 func (c Compact) WithID(id string) Command            { c.ID = id; return c }
 func (c NewSession) WithID(id string) Command         { c.ID = id; return c }
+func (c Undo) WithID(id string) Command               { c.ID = id; return c }
 func (c GetMessages) WithID(id string) Command        { c.ID = id; return c }
 func (c SetModel) WithID(id string) Command           { c.ID = id; return c }
 func (c SetSettings) WithID(id string) Command        { c.ID = id; return c }

@@ -55,6 +55,11 @@ type (
 		ID string `json:"id"`
 	}
 
+	// Undo takes the last turn out of the conversation. Added by nexus.
+	Undo struct {
+		ID string `json:"id"`
+	}
+
 	// GetMessages asks for the conversation, a page at a time.
 	GetMessages struct {
 		ID string `json:"id"`
@@ -195,6 +200,7 @@ func (Prompt) Name() string             { return "prompt" }
 func (FollowUp) Name() string           { return "follow_up" }
 func (Compact) Name() string            { return "compact" }
 func (NewSession) Name() string         { return "new_session" }
+func (Undo) Name() string               { return "undo" }
 func (GetMessages) Name() string        { return "get_messages" }
 func (SetModel) Name() string           { return "set_model" }
 func (SetSettings) Name() string        { return "set_settings" }
@@ -219,6 +225,7 @@ func (c Prompt) Ident() string             { return c.ID }
 func (c FollowUp) Ident() string           { return c.ID }
 func (c Compact) Ident() string            { return c.ID }
 func (c NewSession) Ident() string         { return c.ID }
+func (c Undo) Ident() string               { return c.ID }
 func (c GetMessages) Ident() string        { return c.ID }
 func (c SetModel) Ident() string           { return c.ID }
 func (c SetSettings) Ident() string        { return c.ID }
@@ -249,6 +256,7 @@ func (Prompt) command()             {}
 func (FollowUp) command()           {}
 func (Compact) command()            {}
 func (NewSession) command()         {}
+func (Undo) command()               {}
 func (GetMessages) command()        {}
 func (SetModel) command()           {}
 func (SetSettings) command()        {}
@@ -277,6 +285,7 @@ func Commands() []Command {
 		Abort{},
 		Compact{},
 		NewSession{},
+		Undo{},
 		GetMessages{},
 		SetModel{},
 		SetSettings{},

@@ -36,6 +36,7 @@ var goldenCommands = map[string]protocol.Command{
 		MaxIterations: new(uint64(9)), MaxMessages: new(uint64(100)), CompactAt: new(uint64(0)), ToolTimeoutS: new(3600.0),
 		Temperature: new(0.2), MaxOutputTokens: new(uint64(4000)), ReasoningEffort: new("high"), FallbackModel: new("openai/gpt-4.1"),
 	}},
+	"undo":                 protocol.Undo{ID: "6"},
 	"set_tool_output":      protocol.SetToolOutput{ID: "6", On: true},
 	"set_settings-none":    protocol.SetSettings{ID: "6"},
 	"get_available_models": protocol.GetAvailableModels{ID: "7"},

@@ -18,6 +18,24 @@ import (
 // copy of it. The last session's agent may run already.
 func (r *Registry) Load(ctx context.Context, name, id string, p api.LoadSessionParams) (a *supervisor.Agent, restored bool, err error) {
 	defer r.locks.Lock(id)()
+	return load(ctx, r, name, id, p, nil)
+}
+
+// Fork starts the agent id from a copy of the session name that ends before that message, by its
+// place; nil is all. id is not name.
+func Fork(ctx context.Context, r *Registry, name, id string, message *uint64) (*supervisor.Agent, error) {
+	defer r.locks.Lock(id)()
+	if name == id {
+		return nil, rpc.AgentExists(id)
+	}
+	a, _, err := load(ctx, r, name, id, api.LoadSessionParams{}, message)
+	return a, err
+}
+
+// load is Load; a copy has the messages before the one at that place, nil for all. The lock of id is held.
+func load(
+	ctx context.Context, r *Registry, name, id string, p api.LoadSessionParams, before *uint64,
+) (a *supervisor.Agent, restored bool, err error) {
 	if a, err := r.o.Supervisor.Agent(id); err == nil {
 		if protocol.Value(p.Last) && id == name {
 			return a, false, nil
@@ -36,7 +54,7 @@ func (r *Registry) Load(ctx context.Context, name, id string, p api.LoadSessionP
 			return nil, false, err
 		}
 		r.replaced(id)
-		if err := r.o.Sessions.Clone(name, id); err != nil {
+		if err := r.o.Sessions.CloneBefore(name, id, before); err != nil {
 			return nil, false, err
 		}
 	}

@@ -164,6 +164,11 @@ var (
 		Summary: "Start an agent from a saved session",
 		Errors:  []ErrorKind{KindAgentExists, KindSessionNotFound, KindSessionDamaged, KindSessionInUse, KindDirectoryGone, KindStartFailed, KindStorageFull, KindNotRecorded},
 	}
+	Fork = Def[ForkParams, ForkResult]{
+		Name: "fork", Scope: Global, Effect: Changes,
+		Summary: "Start an agent from an earlier message of another one's conversation",
+		Errors:  []ErrorKind{KindAgentExists, KindSessionExists, KindSessionNotFound, KindSessionDamaged, KindSessionInUse, KindDirectoryGone, KindStartFailed, KindStorageFull, KindNotRecorded},
+	}
 	SaveSession = Def[SaveSessionParams, SaveSessionResult]{
 		Name: "save_session", Scope: Global, Effect: Changes,
 		Summary: "Save a temporary agent under a name, or a copy of a named one",
@@ -291,6 +296,16 @@ var (
 		Summary: "Replace all but the last turns of the conversation by a summary",
 		Errors:  append(modelErrors[:len(modelErrors):len(modelErrors)], KindAgentBusy),
 	}
+	NewSession = Def[None, NewSessionResult]{
+		Name: "new_session", Scope: Agent, Effect: Changes,
+		Summary: "Discard the conversation and begin another, with the same settings",
+		Errors:  append(modelErrors[:len(modelErrors):len(modelErrors)], KindAgentBusy),
+	}
+	Undo = Def[None, protocol.UndoAnswer]{
+		Name: "undo", Scope: Agent, Effect: Changes,
+		Summary: "Take the last turn out of the conversation",
+		Errors:  append(modelErrors[:len(modelErrors):len(modelErrors)], KindAgentBusy),
+	}
 	ListModels = Def[None, ListModelsResult]{
 		Name: "list_models", Scope: Agent, Effect: Reads,
 		Summary: "List the models that the agent can be switched to",
@@ -388,10 +403,10 @@ var (
 // Methods is every method of the façade, in the order of the reference, those of an agent alone
 // last. It must not be changed.
 var Methods = []Method{
-	CreateAgent.Row(), DestroyAgent.Row(), ListAgents.Row(), ListSessions.Row(), LoadSession.Row(), SaveSession.Row(), CloneSession.Row(),
+	CreateAgent.Row(), DestroyAgent.Row(), ListAgents.Row(), ListSessions.Row(), LoadSession.Row(), Fork.Row(), SaveSession.Row(), CloneSession.Row(),
 	RenameSession.Row(), DeleteSession.Row(), GetAgentSummaries.Row(), Discover.Row(), ShutdownServer.Row(), RotateKey.Row(), CreateKey.Row(),
 	ListKeys.Row(), CreatePageCode.Row(), RevokeKey.Row(), ExecuteTask.Row(), CreatePlan.Row(), ValidateCode.Row(), RunPlan.Row(), ListRuns.Row(), GetRun.Row(),
-	UpdateContext.Row(), Send.Row(), Cancel.Row(), Shutdown.Row(), GetTokens.Row(), GetContext.Row(), GetMessages.Row(), Compact.Row(),
+	UpdateContext.Row(), Send.Row(), Cancel.Row(), Shutdown.Row(), GetTokens.Row(), GetContext.Row(), GetMessages.Row(), Compact.Row(), NewSession.Row(), Undo.Row(),
 	ListModels.Row(), GetModel.Row(), SetModel.Row(), SetCwd.Row(), GetPermissions.Row(), SetPermissions.Row(), GetLimits.Row(),
 	SetLimits.Row(), GetSettings.Row(), SetSettings.Row(), RespondPermission.Row(), GetSystemPrompt.Row(), SetSystemPrompt.Row(), ListTools.Row(), MCPListServers.Row(),
 	MCPStatus.Row(), MCPConnect.Row(), MCPDisconnect.Row(),

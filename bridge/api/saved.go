@@ -231,6 +231,13 @@ func (p SaveSessionParams) check() error {
 	return checkKept("session_name", *p.SessionName)
 }
 
+func (p ForkParams) check() error {
+	if err := checkName("agent_id", p.AgentID); err != nil {
+		return err
+	}
+	return checkKept("new_agent_id", p.NewAgentID)
+}
+
 func (p CloneSessionParams) check() error {
 	if err := checkName("src_session", p.SrcSession); err != nil {
 		return err

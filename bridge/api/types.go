@@ -267,6 +267,30 @@ type (
 		Force *bool `json:"force,omitzero" default:"false" audit:"-"`
 	}
 
+	// NewSessionResult has the new conversation's id.
+	NewSessionResult struct {
+		SessionID string `json:"session_id"`
+	}
+
+	// ForkParams name an agent and the one that is to go on from its conversation.
+	ForkParams struct {
+		// The agent whose conversation is copied: one that runs, or that is saved.
+		AgentID string `json:"agent_id" audit:"text"`
+		// The new agent.
+		NewAgentID string `json:"new_agent_id" audit:"text"`
+		// The message before which the copy ends, by its place in get_messages: one of a user, from 0. Without it
+		// the copy has all.
+		Message *uint64 `json:"message,omitzero" audit:"-"`
+	}
+	// ForkResult is the new agent.
+	ForkResult struct {
+		AgentID      string `json:"agent_id"`
+		URL          string `json:"url"`
+		MessageCount uint64 `json:"message_count"`
+		// NarrowedFrom is the preset that the saved session had, if the new agent has less.
+		NarrowedFrom string `json:"narrowed_from,omitzero"`
+	}
+
 	// SendResult is the outcome of a turn. A cancelled one has RequestID and
 	// Cancelled alone.
 	SendResult struct {

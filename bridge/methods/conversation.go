@@ -93,6 +93,15 @@ func (m *conversationMethods) compact(ctx context.Context, c *rpc.Call, p api.Co
 	}, err
 }
 
+func (m *conversationMethods) newSession(ctx context.Context, c *rpc.Call, _ api.None) (api.NewSessionResult, error) {
+	begun, err := askAgent(ctx, m.agents, c, protocol.NewSession{})
+	return api.NewSessionResult(begun), err
+}
+
+func (m *conversationMethods) undo(ctx context.Context, c *rpc.Call, _ api.None) (protocol.UndoAnswer, error) {
+	return askAgent(ctx, m.agents, c, protocol.Undo{})
+}
+
 func (m *conversationMethods) listModels(ctx context.Context, c *rpc.Call, _ api.None) (api.ListModelsResult, error) {
 	models, err := askAgent(ctx, m.agents, c, protocol.GetAvailableModels{})
 	return api.ListModelsResult(models), err

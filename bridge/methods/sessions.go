@@ -96,6 +96,21 @@ func (m *sessionMethods) load(ctx context.Context, _ *rpc.Call, p api.LoadSessio
 	}, nil
 }
 
+func (m *sessionMethods) fork(ctx context.Context, c *rpc.Call, p api.ForkParams) (api.ForkResult, error) {
+	if err := m.agents.CheckName(p.NewAgentID); err != nil {
+		return api.ForkResult{}, err
+	}
+	a, err := agents.Fork(ctx, m.agents, p.AgentID, p.NewAgentID, p.Message)
+	if err != nil {
+		return api.ForkResult{}, err
+	}
+	c.Incarnation = a.Info().Incarnation
+	state, err := agents.Ask(ctx, m.agents, a, protocol.GetState{})
+	return api.ForkResult{
+		AgentID: p.NewAgentID, URL: "/agent/" + p.NewAgentID, MessageCount: state.MessageCount, NarrowedFrom: a.Info().Labels.NarrowedFrom,
+	}, err
+}
+
 // saveSession gives a temporary agent a name by which it is saved. A named one
 // is saved as it works; under another name, that is a copy.
 func (m *sessionMethods) save(ctx context.Context, _ *rpc.Call, p api.SaveSessionParams) (api.SaveSessionResult, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/transcript"
 	"nexus.internal/supervisor/store"
@@ -26,7 +27,11 @@ import (
 // Clone copies a session as it is now, also while its agent works: under another
 // name and session id, with all settings and what was used of its limits. It
 // fails with an *Error of ErrNotFound, ErrExists or of what is damaged.
-func (c *Catalogue) Clone(src, dest string) error {
+func (c *Catalogue) Clone(src, dest string) error { return c.CloneBefore(src, dest, nil) }
+
+// CloneBefore is Clone of the conversation before one message, by its place; nil is all of it. A message that is
+// not there, or is none of a user's, is an *api.ParamError.
+func (c *Catalogue) CloneBefore(src, dest string, message *uint64) error {
 	if err := valid(src, dest); err != nil {
 		return err
 	}
@@ -47,11 +52,21 @@ func (c *Catalogue) Clone(src, dest string) error {
 	if err != nil {
 		return unreadable(src, err)
 	}
-	if _, err := transcript.Summarize(io.NewSectionReader(f, 0, info.Size())); err != nil {
+	cut, err := cutBefore(io.NewSectionReader(f, 0, info.Size()), message)
+	if _, asked := errors.AsType[*api.ParamError](err); asked {
+		return err
+	}
+	if err != nil {
 		return &Error{Name: src, Err: err}
 	}
 	header := transcript.Header{Version: transcript.Version, SessionID: uuid.NewString(), Name: dest, CreatedAt: time.Now().UTC()}
-	write := func(w io.Writer) error { return transcript.Renamed(w, f, info.Size(), header) }
+	write := func(w io.Writer) error {
+		if err := transcript.Renamed(w, f, info.Size(), header); err != nil {
+			return err
+		}
+		_, err := w.Write(cut)
+		return err
+	}
 	return c.begin(dest, write, func() error {
 		images := c.layout.Path(src, imagesSuffix)
 		if info, err := os.Lstat(images); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
@@ -66,6 +81,27 @@ func (c *Catalogue) Clone(src, dest string) error {
 		}
 		return copyAll(images, c.layout.Path(dest, imagesSuffix))
 	})
+}
+
+// cutBefore is the line to add to a copy of a session that is to end before one message; none if that
+// is nil.
+func cutBefore(session io.ReadSeeker, message *uint64) (line []byte, err error) {
+	if message == nil {
+		_, err := transcript.Summarize(session)
+		return nil, err
+	}
+	state, _, err := transcript.Parse(session)
+	if err != nil {
+		return nil, err
+	}
+	switch n := uint64(len(state.Messages)); {
+	case *message >= n:
+		return nil, api.Invalid("message", "there are %d messages", n)
+	case state.Messages[*message].Role != protocol.RoleUser:
+		return nil, api.Invalid("message", "message %d is none of a user's: a copy ends before a turn", *message)
+	}
+	line, err = transcript.Append(nil, transcript.Undo{Kept: *message, At: time.Now().UTC()})
+	return append(line, '\n'), err
 }
 
 // begin makes a session that write writes, after prepare has put in place what

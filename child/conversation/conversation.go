@@ -169,6 +169,26 @@ func (c *Conversation) Messages() []protocol.Message {
 	return slices.Clip(c.messages)
 }
 
+// LastTurn is the id of the last turn and how many messages are before it; ok is false if there is
+// none, or a summary stands for all.
+func (c *Conversation) LastTurn() (id string, before int, ok bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for i, m := range slices.Backward(c.messages) {
+		if m.Role == protocol.RoleUser {
+			return m.TurnID, i, !IsSummary(m)
+		}
+	}
+	return "", 0, false
+}
+
+// Truncate leaves the first n messages.
+func (c *Conversation) Truncate(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.replace(slices.Clip(c.messages[:n]))
+}
+
 // SetModel says which model is asked from now on, and how large its context
 // window is, in tokens. What another model counted is forgotten.
 func (c *Conversation) SetModel(model string, window uint64) {

@@ -193,7 +193,7 @@ func whole(r transcript.Record) bool {
 	switch r := r.(type) {
 	case transcript.Message:
 		return r.Message.Role == protocol.RoleAssistant
-	case transcript.TurnEnd, transcript.Reset:
+	case transcript.TurnEnd, transcript.Reset, transcript.Undo:
 		return true
 	default:
 		return false
@@ -204,7 +204,7 @@ func whole(r transcript.Record) bool {
 // one, and has what follows, is damaged.
 func inConversation(r transcript.Record) bool {
 	switch r.(type) {
-	case transcript.Message, transcript.TurnEnd, transcript.Compaction, transcript.Reset:
+	case transcript.Message, transcript.TurnEnd, transcript.Compaction, transcript.Reset, transcript.Undo:
 		return true
 	default:
 		return false

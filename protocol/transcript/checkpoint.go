@@ -87,7 +87,7 @@ func (c *Checkpoint) apply(r Record) {
 		c.count(beyond(r.Usage, counted))
 		c.Open = nil
 		c.Turns++
-		if r.LeftOut {
+		if r.LeftOut && r.TurnID != "" {
 			c.LeftOut = append(c.LeftOut, r.TurnID)
 			c.LeftOut = c.LeftOut[max(0, len(c.LeftOut)-maxLeftOut):]
 		}
@@ -100,6 +100,8 @@ func (c *Checkpoint) apply(r Record) {
 		c.note(r)
 	case Reset:
 		*c = Checkpoint{ResetID: r.SessionID, Settings: c.Settings}
+	case Undo:
+		c.Open = nil
 	case Partial, Unknown, Header:
 	}
 }
@@ -196,11 +198,13 @@ type Writer struct {
 	messages   uint64 // of the conversation
 	summaries  uint64 // of these, at their beginning: no message records
 	pieces     bool   // there are some since the last whole message
+	undone     bool   // as of a State
+	since      uint64
 }
 
 // Writer goes on with the session of s.
 func (s *State) Writer() Writer {
-	return Writer{s.Checkpoint.clone(), uint64(len(s.Messages)), s.summaries, len(s.text)+len(s.thinking) > 0}
+	return Writer{s.Checkpoint.clone(), uint64(len(s.Messages)), s.summaries, len(s.text)+len(s.thinking) > 0, s.undone, s.since}
 }
 
 // Clone is w as it is, to go back to.
@@ -218,10 +222,13 @@ func (w *Writer) Append(dst []byte, r Record) ([]byte, error) {
 		next.checkpoint.apply(r)
 		next.messages -= min(r.Dropped, next.messages)
 		next.summaries -= min(r.Dropped, next.summaries)
-		// An earlier summary that is kept is no message record, and the pieces of an answer
-		// are in no checkpoint.
-		if r.Dropped <= w.messages && next.summaries == 0 && !w.pieces {
+		// An earlier summary that is kept is no message record, the pieces of an answer are in no
+		// checkpoint, and the last message records must be those that are kept.
+		if r.Dropped <= w.messages && next.summaries == 0 && !w.pieces && (!w.undone || next.messages <= w.since) {
 			r.Checkpoint = next.carried()
+		}
+		if next.messages <= next.since {
+			next.undone, next.since = false, 0
 		}
 		next.messages++
 		next.summaries++
@@ -229,7 +236,7 @@ func (w *Writer) Append(dst []byte, r Record) ([]byte, error) {
 	case Reset:
 		next := w.Clone()
 		next.checkpoint.apply(r)
-		next.messages, next.summaries, next.pieces = 0, 0, false
+		next.messages, next.summaries, next.pieces, next.undone, next.since = 0, 0, false, false, 0
 		r.Checkpoint = next.carried()
 		return w.become(next, dst, r)
 	default:
@@ -254,11 +261,17 @@ func (w *Writer) add(r Record) {
 	switch r := r.(type) {
 	case Message:
 		w.messages++
+		if w.undone {
+			w.since++
+		}
 		w.pieces = w.pieces && r.Message.Role != protocol.RoleAssistant
 	case Partial:
 		w.pieces = true
 	case TurnEnd:
 		w.pieces = false
+	case Undo:
+		w.messages, w.summaries = min(w.messages, r.Kept), min(w.summaries, r.Kept)
+		w.pieces, w.undone, w.since = false, true, 0
 	default:
 	}
 }

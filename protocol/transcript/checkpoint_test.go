@@ -22,7 +22,7 @@ import (
 func anyRecord(r *rand.Rand, s *transcript.State, n int) transcript.Record {
 	text, turn := fmt.Sprint("text ", n, strings.Repeat("\n{\"type\":\"compaction\",", r.IntN(2))), fmt.Sprint(n)
 	usage := &protocol.TurnUsage{InputTokens: uint64(r.IntN(9)), OutputTokens: uint64(r.IntN(9)), Model: ptr("m")}
-	switch r.IntN(14) {
+	switch r.IntN(16) {
 	case 0, 1:
 		return transcript.Message{Message: protocol.Message{Role: protocol.RoleUser, Content: text, TurnID: turn, At: at}}
 	case 2, 3:
@@ -34,6 +34,9 @@ func anyRecord(r *rand.Rand, s *transcript.State, n int) transcript.Record {
 	case 5:
 		return transcript.Partial{TurnID: turn, Text: text}
 	case 6, 7:
+		if last := len(s.Messages); last > 0 && r.IntN(3) == 0 {
+			return transcript.TurnEnd{TurnID: s.Messages[last-1].TurnID, Outcome: "error", LeftOut: true, Usage: *usage, At: at}
+		}
 		return transcript.TurnEnd{TurnID: turn, Outcome: "completed", Usage: *usage, At: at}
 	case 8:
 		return transcript.Settings{Model: ptr(fmt.Sprint("m", r.IntN(3))), PromptLayers: r.IntN(2) == 0, At: at}
@@ -45,6 +48,8 @@ func anyRecord(r *rand.Rand, s *transcript.State, n int) transcript.Record {
 			note.Data = []byte(`1`)
 		}
 		return note
+	case 14, 15:
+		return transcript.Undo{Kept: uint64(r.IntN(len(s.Messages) + 1)), At: at}
 	case 11:
 		if r.IntN(4) == 0 {
 			return transcript.Reset{SessionID: turn, At: at}

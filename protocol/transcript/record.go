@@ -132,6 +132,12 @@ type (
 		Checkpoint *Checkpoint `json:"checkpoint,omitzero"`
 	}
 
+	// Undo says that of the conversation only its first Kept messages are left. The next begins a turn.
+	Undo struct {
+		Kept uint64    `json:"kept"`
+		At   time.Time `json:"at"` // UTC
+	}
+
 	// Unknown is a record of a type this package does not know.
 	Unknown struct {
 		Type string
@@ -148,6 +154,7 @@ func (Compaction) Kind() string { return "compaction" }
 func (Allowance) Kind() string  { return "allowance" }
 func (Note) Kind() string       { return "note" }
 func (Reset) Kind() string      { return "reset" }
+func (Undo) Kind() string       { return "undo" }
 func (r Unknown) Kind() string  { return r.Type }
 
 func (Header) record()     {}
@@ -159,6 +166,7 @@ func (Compaction) record() {}
 func (Allowance) record()  {}
 func (Note) record()       {}
 func (Reset) record()      {}
+func (Undo) record()       {}
 func (Unknown) record()    {}
 
 // VersionError says that a later program wrote the session.
@@ -265,6 +273,8 @@ func Decode(line []byte) (Record, error) {
 		return fill[Note](line)
 	case "reset":
 		return fill[Reset](line)
+	case "undo":
+		return fill[Undo](line)
 	default:
 		return Unknown{Type: typ.Str, Raw: jsontext.Value(line).Clone()}, nil
 	}

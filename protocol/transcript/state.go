@@ -20,6 +20,8 @@ type State struct {
 	Checkpoint
 
 	summaries uint64 // of Messages, at their beginning: no message records
+	undone    bool   // there may be others than those of Messages among as many last message records
+	since     uint64 // message records since then
 	text      []byte // of the pieces since the last whole message
 	thinking  []byte
 }
@@ -108,6 +110,9 @@ func (s *State) Apply(r Record) error {
 			s.text, s.thinking = nil, nil
 		}
 		s.Messages = append(s.Messages, r.Message)
+		if s.undone {
+			s.since++
+		}
 	case Partial:
 		s.text = append(s.text, r.Text...)
 		s.thinking = append(s.thinking, r.Thinking...)
@@ -122,6 +127,15 @@ func (s *State) Apply(r Record) error {
 		}
 		s.Messages = slices.Concat([]protocol.Message{r.Summary}, s.Messages[r.Dropped:])
 		s.summaries = 1 + s.summaries - min(s.summaries, r.Dropped)
+		if uint64(len(s.Messages))-1 <= s.since {
+			s.undone, s.since = false, 0 // the last message records are those that are kept
+		}
+	case Undo:
+		if r.Kept > uint64(len(s.Messages)) {
+			return fmt.Errorf("undo leaves %d messages, there are %d", r.Kept, len(s.Messages))
+		}
+		s.Messages, s.text, s.thinking = s.Messages[:r.Kept], nil, nil
+		s.summaries, s.undone, s.since = min(s.summaries, r.Kept), true, 0
 	case Reset:
 		*s = State{Header: s.Header, SessionID: r.SessionID, Checkpoint: s.Checkpoint}
 	case Settings, Allowance, Note, Unknown, Header:
@@ -132,7 +146,7 @@ func (s *State) Apply(r Record) error {
 
 // leaveOut marks the messages of a turn.
 func (s *State) leaveOut(turnID string) {
-	for i := len(s.Messages) - 1; i >= 0 && s.Messages[i].TurnID == turnID; i-- {
+	for i := len(s.Messages) - 1; turnID != "" && i >= 0 && s.Messages[i].TurnID == turnID; i-- {
 		s.Messages[i].LeftOut = true
 	}
 }

@@ -95,6 +95,11 @@ func (s *summarizer) take(r Record) error {
 			return fmt.Errorf("compaction of %d messages, there are %d", r.Dropped, s.messages)
 		}
 		s.messages += 1 - r.Dropped
+	case Undo:
+		if r.Kept > s.messages {
+			return fmt.Errorf("undo leaves %d messages, there are %d", r.Kept, s.messages)
+		}
+		s.messages = r.Kept
 	case Reset:
 		s.messages = 0
 		return s.state.Apply(r)

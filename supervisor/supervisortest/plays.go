@@ -55,9 +55,7 @@ func (c *Child) answer(cmd protocol.Command) {
 		}
 		c.Respond(cmd, ok{"ok": true, "messages": page, "total": len(messages), "offset": offset})
 	case protocol.SetModel:
-		c.mu.Lock()
-		c.model = cmd.Model
-		c.mu.Unlock()
+		c.setModel(cmd.Model)
 		c.Respond(cmd, ok{"ok": true, "model": cmd.Model})
 	case protocol.SetSettings:
 		if protocol.Value(cmd.Settings.FallbackModel) == "nosuch/m" {
@@ -99,6 +97,8 @@ func (c *Child) answer(cmd protocol.Command) {
 		c.Respond(cmd, ok{"ok": true, "permissions": ok{"preset": cmd.Preset}})
 	case protocol.Compact:
 		c.Respond(cmd, ok{"ok": true, "compacted": false, "reason": "the conversation is short"})
+	case protocol.Undo:
+		c.undo(cmd)
 	case protocol.NewSession:
 		c.launcher.mu.Lock()
 		c.record.messages = nil
@@ -108,4 +108,22 @@ func (c *Child) answer(cmd protocol.Command) {
 		id := cmd.Ident()
 		c.Emit(protocol.Error{ID: &id, Message: cmd.Name() + " is not played"})
 	}
+}
+
+func (c *Child) undo(cmd protocol.Undo) {
+	messages := c.Messages()
+	if len(messages) < 2 {
+		c.Respond(cmd, map[string]any{"ok": true, "undone": false, "reason": "there is no turn", "message_count": 0})
+		return
+	}
+	c.launcher.mu.Lock()
+	c.record.messages = messages[:len(messages)-2]
+	c.launcher.mu.Unlock()
+	c.Respond(cmd, map[string]any{"ok": true, "undone": true, "turn_id": messages[len(messages)-2].TurnID, "removed": 2, "message_count": len(messages) - 2})
+}
+
+func (c *Child) setModel(model string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.model = model
 }

@@ -165,6 +165,13 @@ export type LoadSessionParams = {
 };
 export type LoadSessionResult = { restored: boolean; agent_id: string; message_count: number; narrowed_from?: string };
 
+export type ForkParams = {
+  agent_id: string;
+  new_agent_id: string;
+  message?: number | null;
+};
+export type ForkResult = { agent_id: string; url: string; message_count: number; narrowed_from?: string };
+
 export type SaveSessionParams = {
   agent_id: string;
   session_name?: string | null;
@@ -605,6 +612,14 @@ export type CompactResult = {
   tokens_after?: number;
 };
 
+export type NewSessionParams = {
+};
+export type NewSessionResult = { session_id: string };
+
+export type UndoParams = {
+};
+export type UndoResult = { undone: boolean; reason?: string; turn_id?: string; removed?: number; message_count: number };
+
 export type ListModelsParams = {
 };
 export type ListModelsResult = {
@@ -885,6 +900,8 @@ export interface Methods {
   listSessions(params?: ListSessionsParams, options?: CallOptions): Promise<ListSessionsResult>;
   /** Start an agent from a saved session. */
   loadSession(params?: LoadSessionParams, options?: CallOptions): Promise<LoadSessionResult>;
+  /** Start an agent from an earlier message of another one's conversation. */
+  fork(params: ForkParams, options?: CallOptions): Promise<ForkResult>;
   /** Save a temporary agent under a name, or a copy of a named one. */
   saveSession(params: SaveSessionParams, options?: CallOptions): Promise<SaveSessionResult>;
   /** Copy a session as it is now. */
@@ -937,6 +954,10 @@ export interface Methods {
   getMessages(params?: GetMessagesParams, options?: CallOptions): Promise<GetMessagesResult>;
   /** Replace all but the last turns of the conversation by a summary. */
   compact(params?: CompactParams, options?: CallOptions): Promise<CompactResult>;
+  /** Discard the conversation and begin another, with the same settings. */
+  newSession(params?: NewSessionParams, options?: CallOptions): Promise<NewSessionResult>;
+  /** Take the last turn out of the conversation. */
+  undo(params?: UndoParams, options?: CallOptions): Promise<UndoResult>;
   /** List the models that the agent can be switched to. */
   listModels(params?: ListModelsParams, options?: CallOptions): Promise<ListModelsResult>;
   /** Return the present model. */

@@ -71,6 +71,15 @@ class AsyncMethods:
         """Start an agent from a saved session."""
         return cast(results.LoadSession, await self._call("load_session", locals()))
 
+    async def fork(
+        self,
+        agent_id: str,
+        new_agent_id: str,
+        message: Optional[int] = None,
+    ) -> results.Fork:
+        """Start an agent from an earlier message of another one's conversation."""
+        return cast(results.Fork, await self._call("fork", locals()))
+
     async def save_session(self, agent_id: str, session_name: Optional[str] = None) -> results.SaveSession:
         """Save a temporary agent under a name, or a copy of a named one."""
         return cast(results.SaveSession, await self._call("save_session", locals()))
@@ -337,6 +346,14 @@ class AsyncMethods:
     async def compact(self, force: Optional[bool] = None) -> results.Compact:
         """Replace all but the last turns of the conversation by a summary."""
         return cast(results.Compact, await self._call("compact", locals()))
+
+    async def new_session(self) -> results.NewSession:
+        """Discard the conversation and begin another, with the same settings."""
+        return cast(results.NewSession, await self._call("new_session", locals()))
+
+    async def undo(self) -> results.Undo:
+        """Take the last turn out of the conversation."""
+        return cast(results.Undo, await self._call("undo", locals()))
 
     async def list_models(self) -> results.ListModels:
         """List the models that the agent can be switched to."""

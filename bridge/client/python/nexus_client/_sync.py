@@ -71,6 +71,15 @@ class SyncMethods:
         """Start an agent from a saved session."""
         return cast(results.LoadSession, self._call("load_session", locals()))
 
+    def fork(
+        self,
+        agent_id: str,
+        new_agent_id: str,
+        message: Optional[int] = None,
+    ) -> results.Fork:
+        """Start an agent from an earlier message of another one's conversation."""
+        return cast(results.Fork, self._call("fork", locals()))
+
     def save_session(self, agent_id: str, session_name: Optional[str] = None) -> results.SaveSession:
         """Save a temporary agent under a name, or a copy of a named one."""
         return cast(results.SaveSession, self._call("save_session", locals()))
@@ -337,6 +346,14 @@ class SyncMethods:
     def compact(self, force: Optional[bool] = None) -> results.Compact:
         """Replace all but the last turns of the conversation by a summary."""
         return cast(results.Compact, self._call("compact", locals()))
+
+    def new_session(self) -> results.NewSession:
+        """Discard the conversation and begin another, with the same settings."""
+        return cast(results.NewSession, self._call("new_session", locals()))
+
+    def undo(self) -> results.Undo:
+        """Take the last turn out of the conversation."""
+        return cast(results.Undo, self._call("undo", locals()))
 
     def list_models(self) -> results.ListModels:
         """List the models that the agent can be switched to."""

@@ -163,6 +163,16 @@ class LoadSession(_LoadSession, total=False):
     narrowed_from: str
 
 
+class _Fork(TypedDict):
+    agent_id: str
+    url: str
+    message_count: int
+
+
+class Fork(_Fork, total=False):
+    narrowed_from: str
+
+
 class SaveSession(TypedDict):
     saved: bool
     session_name: str
@@ -538,6 +548,24 @@ class Compact(_Compact, total=False):
     by: str
     tokens_before: int
     tokens_after: int
+
+
+class NewSession(TypedDict):
+    session_id: str
+
+
+class _UndoAnswer(TypedDict):
+    undone: bool
+    message_count: int
+
+
+class UndoAnswer(_UndoAnswer, total=False):
+    reason: str
+    turn_id: str
+    removed: int
+
+
+Undo = UndoAnswer
 
 
 class Price(TypedDict):
