@@ -1,6 +1,8 @@
 package toolenv
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,8 +12,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"mvdan.cc/sh/v3/syntax"
 
+	"nexus.internal/child/permission"
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/shell"
+	"nexus.internal/protocol/rights"
 )
 
 // git obeys the files of the repository that it is in, which an agent may write: they name
@@ -77,6 +81,27 @@ func gitReadOnly(args []string) bool {
 		option := strings.HasPrefix(arg, "-") && arg != "--" // also after --, which may be an option's value
 		return arg == unknownArg || option && !gitCommands()[args[at]].options.MatchString(arg)
 	})
+}
+
+// gitWorks reports whether git can be made safe in a command, and finds its repository within
+// what the command may read: otherwise it would fail where it does not once it is approved.
+func gitWorks(s tool.Scope, p permission.Policy) bool {
+	if strings.Contains(s.Command, "`") { // within these, places are not what they seem
+		return false
+	}
+	dir := p.Cwd
+	if len(s.Paths) > 0 {
+		dir = absolutePath(p.Cwd, s.Paths[0])
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		info, err := os.Lstat(filepath.Join(dir, ".git"))
+		switch {
+		case err == nil: // a file leads elsewhere
+			return info.IsDir() && (rights.Within(p.Cwd, dir) || rights.Contains(p.Permissions.AllowedPaths, dir))
+		case dir == filepath.Dir(dir):
+			return true
+		}
+	}
 }
 
 // gitCommandAt is where the command of git stands, after options that are harmless; -1 if it is

@@ -50,7 +50,7 @@ func isReadOnly(s tool.Scope, p permission.Policy) bool {
 		return false
 	}
 	file, ok := shell.Parse(s.Command)
-	if !ok {
+	if !ok || slices.Contains(s.Programs, "git") && !gitWorks(s, p) {
 		return false
 	}
 	looks := true

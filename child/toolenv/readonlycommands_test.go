@@ -126,6 +126,8 @@ func TestLooking(t *testing.T) {
 		{"git log > a", false},
 		{"GIT_EXTERNAL_DIFF=x git diff", false},
 		{"./git log", false},
+		{"echo `git log`", false},
+		{"echo $(git log)", true},
 		{"less a", false},
 		{"more a", false},
 		{"man ls", false},
