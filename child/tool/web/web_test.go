@@ -11,12 +11,14 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/go-json-experiment/json"
+	"go.uber.org/zap"
 	"golang.org/x/net/dns/dnsmessage"
 
 	"nexus.internal/child/permission"
@@ -113,6 +115,47 @@ func TestFetch(t *testing.T) {
 	}
 	if h := asked.Load().Header; h.Get("Cookie")+h.Get("Authorization")+h.Get("Referer") != "" {
 		t.Errorf("it sent %v", h)
+	}
+}
+
+// A server learns nothing but the address of the page: not where a redirect came from, nor what
+// it said before. One without a valid certificate, and one that floods, is an error.
+func TestNothingIsSentAlong(t *testing.T) {
+	var last atomic.Pointer[http.Request]
+	at := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		last.Store(r)
+		switch r.URL.Path {
+		case "/start":
+			http.SetCookie(w, &http.Cookie{Name: "id", Value: "secret"})
+			w.Header().Set("WWW-Authenticate", "Basic")
+			http.Redirect(w, r, "/end", http.StatusSeeOther)
+		case "/flood":
+			w.Header().Set("X-Flood", strings.Repeat("x", 1<<20))
+		}
+	})
+	o := web.Options{Allowed: loopback}
+	for range 2 {
+		if _, err := fetch(t, o, "yolo", at.String()+"/start?token=t"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var names []string
+	for name := range last.Load().Header {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if got := strings.Join(names, " "); last.Load().URL.Path != "/end" || got != "Accept Accept-Encoding Connection User-Agent" {
+		t.Errorf("%s with %s", last.Load().URL, got)
+	}
+	if _, err := fetch(t, o, "yolo", at.String()+"/flood"); err == nil {
+		t.Error("a header of a megabyte was taken")
+	}
+	secure := httptest.NewUnstartedServer(nil)
+	secure.Config.ErrorLog = zap.NewStdLog(zap.NewNop())
+	secure.StartTLS()
+	defer secure.Close()
+	if _, err := fetch(t, o, "yolo", secure.URL); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("a server that nobody knows: %v", err)
 	}
 }
 
