@@ -207,11 +207,14 @@ func TestNothingOutlivesAJob(t *testing.T) {
 		"a double fork": "(setsid sh -c 'setsid sleep 1000 &' &) ; echo up; sleep 1000",
 		"deaf":          "trap '' TERM HUP INT; nohup sleep 1000 & echo up; while :; do sleep 1000; done",
 		"the end":       "(setsid sleep 1000 &) ; echo up; exit",
-		"of the reaper": "setsid sleep 1000 & echo up; kill -9 $PPID; sleep 1000",
+		"of the reaper": "setsid sleep 1000 & echo up; read go; kill -9 $PPID; sleep 1000",
 	} {
-		for _, end := range []string{"job_stop", "Close", "Forget"} {
+		for _, end := range []string{"job_stop", "Close", "Forget", "job_stop, unconfined"} {
 			t.Run(name+" by "+end, func(t *testing.T) {
 				d := newDesk(t)
+				if end == "job_stop, unconfined" {
+					d = newDesk(t, sandbox.Rules{})
+				}
 				fifo := filepath.Join(d.dir, "fifo")
 				if err := shell.MakeFIFO(fifo); err != nil {
 					t.Fatal(err)
@@ -227,9 +230,13 @@ func TestNothingOutlivesAJob(t *testing.T) {
 				defer reader.Close()
 				d.begin("bad", "exec 9>fifo; "+command)
 				d.use("job_output", map[string]any{"job": "bad", "wait_s": 60})
+				d.use("job_input", map[string]any{"job": "bad", "text": "go\n"})
 				held.Close()
+				if strings.HasPrefix(name, "of the reaper") && strings.HasSuffix(end, "unconfined") {
+					d.want("[job bad ended: ended by signal 9 (killed)]", "job_output", map[string]any{"job": "bad", "wait_s": 60, "until": "end"})
+				}
 				switch end {
-				case "job_stop":
+				default:
 					d.use("job_stop", map[string]any{"job": "bad"})
 				case "Close":
 					d.jobs.Close()
