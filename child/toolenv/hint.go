@@ -51,6 +51,11 @@ func hint(text string, r sandbox.Rules) string {
 	return "\n[likely the walls of this agent: " + told(r) + " " + what + ", or say what you need and what for; another try will fail as well]"
 }
 
+// hints are those of failed jobs.
+type hints struct{}
+
+func (hints) Hint(output string, r sandbox.Rules) string { return hint(output, r) }
+
 // deniedOutside reports whether a line tells that access to a path was refused which lies
 // where the program may not write or, if it reads not everywhere, may not read.
 func deniedOutside(text string, r sandbox.Rules) bool {

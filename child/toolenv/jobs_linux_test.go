@@ -46,6 +46,7 @@ func TestJobsAreConfined(t *testing.T) {
 		{"trusted", "tail -n 1 OUTSIDE/secret.txt", "ermission denied", parent.Deny}, // unasked, as it only looks
 		{"sandboxed", "cat OUTSIDE/secret.txt", "ermission denied", parent.Deny},
 		{"sandboxed", "echo x > OUTSIDE/x", "OUTSIDE/x: ", parent.Deny},
+		{"sandboxed", "echo x > OUTSIDE/x", "\n[likely the walls of this agent: ", parent.Deny},
 		{"sandboxed", "kill -9 $PPID", "not permitted", parent.Deny},
 		{"sandboxed", "echo x > /dev/tty", "/dev/tty: ", parent.Deny},
 	} {

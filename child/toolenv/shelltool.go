@@ -52,5 +52,5 @@ func (s shellTool) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 
 // shellOptions are those of a call.
 func (env *Env) shellOptions(c tool.Call) shell.Options {
-	return shell.Options{Dir: c.Permit.Policy.Cwd, Rules: env.rules(c.Permit, c.Name), OutputDir: env.spill.dir}
+	return shell.Options{Dir: c.Permit.Policy.Cwd, Rules: env.rules(c.Permit, c.Name), OutputDir: env.spill.dir, Hints: hints{}}
 }

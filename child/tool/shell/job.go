@@ -29,6 +29,7 @@ const (
 type job struct {
 	id, command string
 	permit      permission.Permit
+	options     Options
 	began       time.Time
 	cancel      context.CancelFunc // kills it
 	ran         chan struct{}      // closed when the start has succeeded or failed
@@ -42,6 +43,7 @@ type job struct {
 	whole   whole
 	ended   time.Time // zero while it runs
 	how     string    // it ended
+	failed  bool      // by itself
 	why     string    // it was ended by us; "" if it was not
 	told    bool      // the model knows of the end
 }
@@ -86,6 +88,7 @@ func (j *job) follow(c command) {
 	if failed != nil {
 		how += fmt.Sprintf(" (the rest of its output was lost: %v)", failed)
 	}
+	j.failed = exit.Code != 0 && j.why == ""
 	j.end(how)
 }
 
@@ -167,6 +170,9 @@ func (j *job) look(since int64) string {
 	b.WriteString("]")
 	if !j.ended.IsZero() {
 		j.told = true
+	}
+	if j.failed && next == j.total && j.options.Hints != nil {
+		b.WriteString(j.options.Hints.Hint(printable(j.kept), j.options.Rules))
 	}
 	return b.String()
 }

@@ -143,7 +143,7 @@ func (s *Jobs) reserve(name string, c command, o Options, permit permission.Perm
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	j := &job{
-		id: name, command: c.command, permit: permit, began: time.Now(), cancel: cancel, ran: make(chan struct{}), changed: make(chan struct{}),
+		id: name, command: c.command, permit: permit, options: o, began: time.Now(), cancel: cancel, ran: make(chan struct{}), changed: make(chan struct{}),
 		whole: whole{dir: o.OutputDir, most: maxJobFile},
 	}
 	s.all = append(s.all, j)

@@ -46,6 +46,14 @@ type Options struct {
 	OutputDir string
 	// Walls are sentences about what commands may do, for the description.
 	Walls string
+	// Hints tell of a job that has failed; nil for none.
+	Hints Hints
+}
+
+// Hints says what the walls of a command with these rules have to do with the end of its
+// output, as further lines; "" for nothing. It is safe for concurrent use.
+type Hints interface {
+	Hint(output string, rules sandbox.Rules) string
 }
 
 // Tool is the tool shell. Its calls name their time.

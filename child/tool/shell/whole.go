@@ -69,12 +69,20 @@ func (w *whole) where(total int64) string {
 	switch {
 	case w.file == nil:
 		return "not kept, so run it again with its output in a file"
+	case !w.there():
+		return "not kept any more, as newer ones were"
 	case w.lost != nil:
 		return fmt.Sprintf("%s has the beginning of all of it, then writing it failed", w.file.Name())
 	case total > w.most:
 		return fmt.Sprintf("%s has the first %d MiB of all of it", w.file.Name(), w.most>>20)
 	}
 	return w.file.Name() + " has all of it"
+}
+
+// there reports whether the file has not made room for a newer one.
+func (w *whole) there() bool {
+	_, err := os.Lstat(w.file.Name())
+	return err == nil
 }
 
 // makeRoom removes the oldest files until the others take at most most bytes.
