@@ -19,6 +19,7 @@ type taskLimit struct {
 
 var (
 	modelLists     = taskLimit{"lists of models are being fetched", 4, 10 * time.Second}
+	historyReads   = taskLimit{"reads of the whole conversation are under way", 2, 60 * time.Second}
 	serverCommands = taskLimit{"commands to MCP servers are under way", 16, 40 * time.Second}
 )
 

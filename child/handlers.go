@@ -25,7 +25,7 @@ var handlers = handlerTable(
 	answer((*server).setModel),
 	answer((*server).setSettings),
 	report((*server).setToolOutput),
-	report((*server).getMessages),
+	handle((*server).messages),
 	answerLater(modelLists, (*server).listModels),
 	report((*server).getStats),
 	report((*server).getState),

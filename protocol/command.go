@@ -67,6 +67,9 @@ type (
 		Offset *uint64 `json:"offset,omitzero"`
 		// Limit is how many are wanted at most; nil means all that fit a frame.
 		Limit *uint64 `json:"limit,omitzero"`
+		// IncludeCompacted asks for all that was said since the conversation began: the messages that
+		// gave way to summaries, and no summaries. Offset counts among these. Added by nexus.
+		IncludeCompacted bool `json:"include_compacted,omitzero" wire:"default"`
 	}
 
 	// SetModel switches the model for the turns to come.

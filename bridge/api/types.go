@@ -348,6 +348,9 @@ type (
 		Offset *uint64 `json:"offset,omitzero" default:"0"`
 		// How many messages at most; as many as fit one answer if missing.
 		Limit *uint64 `json:"limit,omitzero"`
+		// Whether to list all that was said since the conversation began: the messages that gave way to summaries,
+		// and no summaries.
+		IncludeCompacted *bool `json:"include_compacted,omitzero" default:"false" audit:"-"`
 	}
 
 	// GetMessagesResult is a page. It may be shorter than what was asked for;

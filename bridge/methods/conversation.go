@@ -50,7 +50,9 @@ func (m *conversationMethods) context(ctx context.Context, c *rpc.Call, _ api.No
 
 // messages passes on a page as the child wrote it.
 func (m *conversationMethods) messages(ctx context.Context, c *rpc.Call, p api.GetMessagesParams) (rpc.Raw[api.GetMessagesResult], error) {
-	page, err := askAgent(ctx, m.agents, c, protocol.GetMessages{Offset: p.Offset, Limit: p.Limit})
+	page, err := askAgent(ctx, m.agents, c, protocol.GetMessages{
+		Offset: p.Offset, Limit: p.Limit, IncludeCompacted: protocol.Value(p.IncludeCompacted),
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,15 @@ func TestUndoOutlivesKillsAndCompactions(t *testing.T) {
 		{func() { ask(`"type":"undo"`); again() }, "ab"},
 		{func() { say("d"); ask(`"type":"undo"`); say("e" + long); again() }, "abe"},
 		{func() { ask(`"type":"compact"`); again() }, "be"},
+		{func() {
+			const want = `"content":"echo a`
+			if got := ask(`"type":"get_messages","include_compacted":true,"limit":1`); !strings.Contains(got, want) || !strings.Contains(got, `"total":6,`) {
+				t.Errorf("all that was said: %.300s, want %s", got, want)
+			}
+			if got := ask(`"type":"get_messages","include_compacted":true,"offset":4`); strings.Contains(got, "Summary") || !strings.Contains(got, `"content":"echo e`) || !strings.Contains(got, `"offset":4`) {
+				t.Errorf("the last turn of it: %.300s", got)
+			}
+		}, "be"},
 		{func() { ask(`"type":"undo"`); say("f"); say("g"); ask(`"type":"compact","force":true`); again() }, "g"},
 		{func() { ask(`"type":"undo"`); again() }, ""},
 	} {

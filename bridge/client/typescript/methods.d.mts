@@ -571,6 +571,7 @@ export type GetContextResult = {
 export type GetMessagesParams = {
   offset?: number | null;
   limit?: number | null;
+  include_compacted?: boolean | null;
 };
 export type GetMessagesResult = {
   messages: Array<{

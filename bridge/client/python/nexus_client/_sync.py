@@ -339,6 +339,7 @@ class SyncMethods:
         offset: Optional[int] = None,
         *,
         limit: Optional[int] = None,
+        include_compacted: Optional[bool] = None,
     ) -> results.GetMessages:
         """Read the conversation, a page at a time."""
         return cast(results.GetMessages, self._call("get_messages", locals()))
