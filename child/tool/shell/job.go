@@ -19,6 +19,8 @@ const (
 	maxKeptOutput = 64 << 10
 	// maxJobFile is how much of it the file keeps, in bytes.
 	maxJobFile = 16 << 20
+	// maxJobOutput is how much a job may put out in all, in bytes: it would keep us busy for ever.
+	maxJobOutput = 256 << 20
 	// maxShown is how much of it one answer shows, in bytes.
 	maxShown = 32 << 10
 	// inputPatience is how long a job may take to read what it is given.
@@ -65,7 +67,10 @@ func (j *job) Write(b []byte) (int, error) {
 		}
 		j.kept = append(j.kept, b...)
 	}
-	j.total += int64(len(b))
+	if j.total += int64(len(b)); j.total > maxJobOutput && j.why == "" {
+		j.why = fmt.Sprintf("stopped, because it has put out more than %d MiB", maxJobOutput>>20)
+		j.cancel()
+	}
 	j.wake()
 	return len(b), nil
 }

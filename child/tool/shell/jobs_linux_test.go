@@ -280,6 +280,14 @@ func TestBoundsOfJobs(t *testing.T) {
 	d.want(`error: member "until" is "noon", want output or end`, "job_output", map[string]any{"job": "sleep1", "until": "noon"})
 	d.want("[job sleep3 ended: stopped by job_stop]", "job_stop", map[string]any{"job": "sleep3"})
 	d.want(`error: cwd .. is not a directory within the working directory: path escapes from parent`, "start", map[string]any{"command": "true", "cwd": ".."})
+	d.begin("flood", "yes")
+	shell.AwaitEnd(d.jobs, "flood")
+	if got := d.jobs.Notices(); !strings.HasPrefix(got, "[job flood ended: stopped, because it has put out more than 256 MiB; job_output shows ") {
+		t.Errorf("told of %q", got)
+	}
+	if got := d.use("job_output", map[string]any{"job": "flood"}); !strings.Contains(got, " has the first 16 MiB of all of it]\ny\ny\n") {
+		t.Errorf("got %.300q", got)
+	}
 	for i := range 20 { // the oldest that have ended are forgotten
 		name := fmt.Sprint("short", i)
 		d.begin(name, "true")
