@@ -16,6 +16,11 @@ type Permissions struct {
 	WritePaths []string `json:"write_paths,omitzero" wire:"default"`
 	// BlockedPaths are out of bounds wherever they lie.
 	BlockedPaths []string `json:"blocked_paths,omitempty" wire:"default"`
+	// Network, unless nil, are the only hosts that programs reach, also under sandboxed, which
+	// reaches none without it: "example.com", "*.example.com", "example.com:8080", "10.1.2.3".
+	// Without a port it is 80 and 443; an empty list is no host. Addresses of this machine and of
+	// private networks are reached only if they are named.
+	Network []string `json:"network,omitzero" wire:"default"`
 	// Tools are rules for single tools, by name.
 	Tools map[string]ToolRule `json:"tools,omitempty" wire:"default"`
 }

@@ -69,6 +69,8 @@ type (
 		// WritePaths, unless nil, are the only ones that may be changed.
 		WritePaths   *[]string `json:"write_paths"`
 		BlockedPaths []string  `json:"blocked_paths" wire:"default"`
+		// Network, unless nil, are the only hosts that programs reach.
+		Network *[]string `json:"network"`
 		// Tools are rules for single tools, by name.
 		Tools map[string]ToolRule `json:"tools" wire:"default"`
 	}

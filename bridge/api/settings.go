@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 )
 
 type (
@@ -50,6 +51,8 @@ type (
 		WritePaths *[]string `json:"write_paths,omitzero" audit:"rule"`
 		// Directories that tools must not touch, absolute.
 		BlockedPaths *[]string `json:"blocked_paths,omitzero" audit:"rule"`
+		// The only hosts that programs reach, as example.com, *.example.com or 10.1.2.3:8080; none if empty.
+		Network *[]string `json:"network,omitzero" audit:"rule"`
 		// Rules for single tools, by the tool's name.
 		Tools *map[string]protocol.ToolRule `json:"tools,omitzero" audit:"rule"`
 	}
@@ -215,7 +218,7 @@ func (p SetSystemPromptParams) Text() (text *string, err error) {
 func (p SetPermissionsParams) check() error {
 	if p.Preset == nil && !p.HasRules() {
 		return &ParamError{
-			Problem: "Invalid params: want one of preset, disabled_tools, allowed_paths, write_paths, blocked_paths and tools at least",
+			Problem: "Invalid params: want one of preset, disabled_tools, allowed_paths, write_paths, blocked_paths, network and tools at least",
 		}
 	}
 	if p.Preset != nil {
@@ -231,6 +234,14 @@ func (p SetPermissionsParams) check() error {
 			return err
 		}
 	}
+	if n := len(protocol.Value(p.Network)); n > MaxRules {
+		return Invalid("network", "want at most %d, have %d", MaxRules, n)
+	}
+	for i, host := range protocol.Value(p.Network) {
+		if _, err := rights.ParseHost(host); err != nil {
+			return Invalid(fmt.Sprintf("network[%d]", i), "%v", err)
+		}
+	}
 	if n := len(protocol.Value(p.Tools)); n > MaxRules {
 		return Invalid("tools", "want at most %d, have %d", MaxRules, n)
 	}
@@ -244,7 +255,7 @@ func (p SetPermissionsParams) check() error {
 
 // HasRules reports whether more is given than a preset.
 func (p SetPermissionsParams) HasRules() bool {
-	return p.DisabledTools != nil || p.AllowedPaths != nil || p.WritePaths != nil || p.BlockedPaths != nil || p.Tools != nil
+	return p.DisabledTools != nil || p.AllowedPaths != nil || p.WritePaths != nil || p.BlockedPaths != nil || p.Network != nil || p.Tools != nil
 }
 
 func checkPaths(param string, paths []string) error {

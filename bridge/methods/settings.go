@@ -82,7 +82,7 @@ func (m *settingsMethods) setPermissions(ctx context.Context, c *rpc.Call, p api
 func rulesOver(held protocol.PermissionState, p api.SetPermissionsParams) protocol.Permissions {
 	rules := protocol.Permissions{
 		Preset: held.Level, DisabledTools: held.DisabledTools, AllowedPaths: protocol.Value(held.Policy.AllowedPaths),
-		WritePaths: protocol.Value(held.Policy.WritePaths), BlockedPaths: held.Policy.BlockedPaths, Tools: held.Policy.Tools,
+		WritePaths: protocol.Value(held.Policy.WritePaths), BlockedPaths: held.Policy.BlockedPaths, Network: protocol.Value(held.Policy.Network), Tools: held.Policy.Tools,
 	}
 	if p.Preset != nil {
 		rules.Preset = *p.Preset
@@ -95,6 +95,7 @@ func rulesOver(held protocol.PermissionState, p api.SetPermissionsParams) protoc
 		{p.AllowedPaths, &rules.AllowedPaths},
 		{p.WritePaths, &rules.WritePaths},
 		{p.BlockedPaths, &rules.BlockedPaths},
+		{p.Network, &rules.Network},
 	} {
 		if one.asked != nil {
 			*one.rule = append([]string{}, *one.asked...)

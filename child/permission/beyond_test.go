@@ -50,6 +50,9 @@ func TestBeyondNamesAllThatIsLooser(t *testing.T) {
 				t.Errorf("%s: %+v, bound %+v", path, got, most)
 			}
 		}
+		if over := furtherThan(got, most); over != "" {
+			t.Errorf("%s is reached: %+v, bound %+v", over, got, most)
+		}
 		if got.Network && !most.Network {
 			t.Errorf("network: %+v, bound %+v", got, most)
 		}

@@ -2,6 +2,7 @@ package permission_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 // The pieces that random permissions and calls are made of.
 var (
 	somePaths = []string{"/", "/a", "/a/b", "/a/b/c", "/ab", "/d", "/d/e"}
+	someHosts = []string{"a.test", "a.test:8080", "*.test", "b.a.test", "*.a.test:443", "10.0.0.1:80"}
 	someTools = []string{"read_file", "write_file", "shell", "nexus_send", "mcp_docs", "sleep"}
 )
 
@@ -32,6 +34,9 @@ func anyPermissions(t *rapid.T, label string) protocol.Permissions {
 		DisabledTools: rapid.SliceOfN(rapid.SampledFrom(someTools), 0, 2).Draw(t, label+" disabled"),
 		AllowedPaths:  anyPaths(t, label+" allowed"), WritePaths: anyPaths(t, label+" write"), BlockedPaths: anyPaths(t, label+" blocked"),
 		Tools: map[string]protocol.ToolRule{},
+	}
+	if rapid.Bool().Draw(t, label+" names hosts") {
+		p.Network = rapid.SliceOfN(rapid.SampledFrom(someHosts), 0, 3).Draw(t, label+" hosts")
 	}
 	for _, tool := range rapid.SliceOfNDistinct(rapid.SampledFrom(someTools), 0, 3, rapid.ID).Draw(t, label+" rules") {
 		p.Tools[tool] = protocol.ToolRule{
@@ -108,11 +113,33 @@ func TestSandboxIsNeverLooser(t *testing.T) {
 					t.Errorf("%s can be read: met %+v, side %+v", path, met, side)
 				}
 			}
+			if over := furtherThan(met, side); over != "" {
+				t.Errorf("%s is reached: met %+v, side %+v", over, met, side)
+			}
 			if met.Network && !side.Network || side.Bounded && !met.Bounded {
 				t.Errorf("met %+v, side %+v", met, side)
 			}
 		}
 	})
+}
+
+// furtherThan is a connection that programs may make under s and not under bound; "" if there
+// is none among some.
+func furtherThan(s, bound permission.Sandbox) string {
+	reaches := func(s permission.Sandbox, host string, port uint16) bool {
+		return s.Network || slices.ContainsFunc(s.Hosts, func(text string) bool {
+			h, err := rights.ParseHost(text)
+			return err == nil && h.Covers(host, port)
+		})
+	}
+	for _, host := range []string{"a.test", "b.a.test", "c.b.a.test", "10.0.0.1", "test"} {
+		for _, port := range []uint16{80, 443, 8080} {
+			if reaches(s, host, port) && !reaches(bound, host, port) {
+				return fmt.Sprint(host, ":", port)
+			}
+		}
+	}
+	return ""
 }
 
 func may(granted, blocked []string, path string) bool {
@@ -162,6 +189,7 @@ func TestExcess(t *testing.T) {
 		{"a rule that the ceiling has", protocol.Permissions{Preset: "trusted", Tools: map[string]protocol.ToolRule{"mcp_docs": {Mode: "allow"}}}, "[]"},
 		{"a preset", protocol.Permissions{Preset: "yolo"}, "[the preset yolo (at most trusted)]"},
 		{"paths", protocol.Permissions{Preset: "trusted", AllowedPaths: []string{"/etc", "/lib"}, WritePaths: []string{"/lib"}}, "[the allowed path /etc the write path /lib]"},
+		{"hosts", protocol.Permissions{Preset: "trusted", Network: []string{"a.test"}}, "[]"},
 		{"a rule", protocol.Permissions{Preset: "trusted", Tools: map[string]protocol.ToolRule{"shell": {Mode: "allow"}}}, "[the mode allow of shell]"},
 	} {
 		if got := fmt.Sprint(rights.Excess(tt.asked, rights.Intersect(tt.asked, ceiling))); got != tt.want {
@@ -182,6 +210,8 @@ func TestResolve(t *testing.T) {
 		{"a relative path", protocol.Permissions{WritePaths: []string{"/a", "b"}}, `member "write_paths[1]" is "b", want an absolute path`},
 		{"a NUL", protocol.Permissions{BlockedPaths: []string{"/a\x00"}}, `member "blocked_paths[0]" holds a NUL`},
 		{"a mode", protocol.Permissions{Tools: map[string]protocol.ToolRule{"shell": {Mode: "maybe"}}}, `member "tools.shell.mode" is "maybe", want allow, ask or deny`},
+		{"a host", protocol.Permissions{Network: []string{"a.test", "b_.test:x"}}, `member "network[1]" is "b_.test:x", whose port is not`},
+		{"an address of the web", protocol.Permissions{Network: []string{"https://a.test"}}, `member "network[0]" is "https://a.test", whose port is not`},
 		{"a rule's path", protocol.Permissions{Tools: map[string]protocol.ToolRule{"shell": {AllowedPaths: []string{"."}}}}, `member "tools.shell.allowed_paths[0]" is ".", want an absolute path`},
 		{"too many", protocol.Permissions{AllowedPaths: make([]string, 257)}, `member "allowed_paths`},
 	} {

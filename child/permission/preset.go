@@ -15,7 +15,7 @@ import (
 // stands for: the result has a built-in preset, and lists that are clean. custom
 // are the presets of the configuration; in each of them Preset names the
 // built-in one that it is made of. What is asked for beside a custom preset adds
-// to its paths, tightens its bounds and replaces its rules for the same tool.
+// to its paths, tightens its bounds and replaces its network and its rules for the same tool.
 // "" is [rights.Default]. An error names the member.
 func Resolve(asked protocol.Permissions, custom map[string]protocol.Permissions) (protocol.Permissions, error) {
 	asked, err := rights.Clean(asked)
@@ -41,6 +41,9 @@ func Resolve(asked protocol.Permissions, custom map[string]protocol.Permissions)
 	made.AllowedPaths = rights.Union(made.AllowedPaths, asked.AllowedPaths)
 	made.WritePaths = rights.IntersectBounds(made.WritePaths, asked.WritePaths)
 	made.BlockedPaths = rights.Union(made.BlockedPaths, asked.BlockedPaths)
+	if asked.Network != nil {
+		made.Network = asked.Network
+	}
 	if len(asked.Tools) > 0 {
 		rules := maps.Clone(made.Tools)
 		if rules == nil {

@@ -11,6 +11,9 @@ type Sandbox struct {
 	// Except lies within what is blocked, and is not; the longer path counts.
 	Except  []string
 	Network bool
+	// Hosts, unless nil, are the only ones that programs reach; then Network is false, and the
+	// kernel must hold the programs to this as well.
+	Hosts []string
 	// Bounded says that paths are blocked or bounded by the permissions, so that
 	// the kernel must hold the programs to this or they must not run.
 	Bounded bool
@@ -39,7 +42,8 @@ func (p Policy) Sandbox(tool string) Sandbox {
 		ReadWrite: rights.IntersectBounds(rights.IntersectBounds(accessible, p.Permissions.WritePaths), rule.AllowedPaths),
 		ReadOnly:  rights.IntersectBounds(all, rule.AllowedPaths),
 		Blocked:   rights.Union(p.Permissions.BlockedPaths, rule.BlockedPaths),
-		Network:   level != rights.Sandboxed,
+		Network:   level != rights.Sandboxed && p.Permissions.Network == nil,
+		Hosts:     p.Permissions.Network,
 	}
 	s.Bounded = p.Permissions.WritePaths != nil || rule.AllowedPaths != nil || len(s.Blocked) > 0
 	for _, path := range p.private().Except {

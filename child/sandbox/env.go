@@ -29,6 +29,13 @@ func environment(r Rules, temp string, extra []string) []string {
 	case !r.readsAll():
 		env["HOME"] = temp
 	}
+	if r.Gate != nil {
+		for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
+			env[name] = "http://" + gateAddress
+		}
+		env["NO_PROXY"], env["no_proxy"] = noProxy, noProxy
+		env["NODE_USE_ENV_PROXY"] = "1" // else fetch of Node knows no proxy
+	}
 	for _, kv := range extra {
 		name, value, _ := strings.Cut(kv, "=")
 		env[name] = value
@@ -40,6 +47,9 @@ func environment(r Rules, temp string, extra []string) []string {
 	slices.Sort(list)
 	return list
 }
+
+// noProxy is what programs find in their own network.
+const noProxy = "localhost,127.0.0.1,::1"
 
 // caches are the variables that name the caches of programs, with the directory in CacheDir.
 var caches = [][2]string{

@@ -76,7 +76,7 @@ type ruleset struct {
 // opened, nothing in /dev is granted but what programs need. With a terminal the program may
 // open those of its own view.
 func landlock(r Rules, temp string, v view, terminal bool) (notes []string, err error) {
-	attr := attributes(landlockVersion(), r.Network)
+	attr := attributes(landlockVersion(), r.Network || r.Gated)
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
 	if errno != 0 {
 		return nil, fmt.Errorf("make a Landlock ruleset: %w", errno)

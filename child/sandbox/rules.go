@@ -2,8 +2,10 @@ package sandbox
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -70,12 +72,28 @@ type Rules struct {
 	// Network lets the program use the network and sockets of all kinds. Without
 	// it a confined program has but pipes and pairs of connected sockets.
 	Network bool
+	// Gate is the only way out of a program that has no Network; nil is none. The program then
+	// has a network of its own, in which it finds itself alone and the gate, a proxy by the
+	// variables HTTP_PROXY and HTTPS_PROXY. Confinement must be Always.
+	Gate Gate `json:"-"`
+	// Gated tells the reaper that there is a Gate; Start sets it.
+	Gated bool `json:",omitzero"`
 	// Inherit names variables of our environment that the program gets too.
 	// Those that hold keys or change how programs are loaded never are: LD_*,
 	// DYLD_*, NEXUS3_*, *_API_KEY.
 	Inherit []string
 	Limits  Limits
 }
+
+// Gate is what a program reaches the network by.
+type Gate interface {
+	// Serve serves the connections that come to the listening socket until ctx ends, closes it,
+	// and returns when all of them are closed. It is called once for each program.
+	Serve(ctx context.Context, socket *os.File)
+}
+
+// gateAddress is where a program finds its gate.
+const gateAddress = "127.0.0.1:3128"
 
 // Limits bounds each process of a program by the kernel's resource limits. Zero
 // means the default, a negative number no limit beyond our own. Core dumps are
@@ -109,6 +127,9 @@ func (l Limits) orDefault() Limits {
 
 // check says which path of the rules cannot be meant.
 func (r Rules) check() error {
+	if r.Gate != nil && (r.Network || r.Confinement != Always) {
+		return errors.New("rules: a gate is for programs that are always confined and have no network beside it")
+	}
 	for _, paths := range [][]string{r.ReadWrite, r.ReadOnly, r.Blocked, r.Except, {cmp.Or(r.Temp, "/"), cmp.Or(r.Spill, "/"), cmp.Or(r.Home, "/")}} {
 		for _, p := range paths {
 			if !filepath.IsAbs(p) || filepath.Clean(p) != p {

@@ -43,6 +43,10 @@ func (o startRequest) startConfined() (*descendants, startReport) {
 	return nil, startReport{Error: ErrUnsupported.Error()}
 }
 
+func gatePair() (ours, theirs *os.File, err error) { return nil, nil, ErrUnsupported }
+
+func takeSocket(*os.File) (*os.File, error) { return nil, ErrUnsupported }
+
 func become() int { return 2 }
 
 // keepRunning has nothing to do: a reaper that is stopped is killed when its time

@@ -199,7 +199,12 @@ func callFilter(r Rules, v view) []unix.SockFilter {
 		deny(deniedLooking)
 		program = append(program, noFlags...)
 	}
-	if !r.Network {
+	switch {
+	case r.Gated:
+		deny(deniedOffline[1:])
+		program = append(program, gatedSockets...)
+		program = append(program, offline...) // it decides on all calls, so nothing may follow
+	case !r.Network:
 		deny(deniedOffline)
 		program = append(program, offline...)
 	}
@@ -270,6 +275,26 @@ func ofItselfAlone() []unix.SockFilter {
 		)
 	}
 	return part
+}
+
+// gatedSockets is the part of the filter for a program with a network of its own: it has TCP
+// and UDP there, and asks what interfaces there are. All other sockets, those of local daemons
+// above all, and of virtual machines, would lead out of it.
+var gatedSockets = []unix.SockFilter{
+	{Code: equal, K: unix.SYS_SOCKET, Jf: 13},
+	{Code: load, K: dataArg0},
+	{Code: equal, K: unix.AF_NETLINK, Jf: 3},
+	{Code: load, K: dataArg2},
+	{Code: equal, K: unix.NETLINK_ROUTE, Jt: 7},
+	refuse(unix.EACCES),
+	{Code: equal, K: unix.AF_INET, Jt: 1},
+	{Code: equal, K: unix.AF_INET6, Jf: 5},
+	{Code: load, K: dataArg1},
+	{Code: and, K: 0xf}, // SOCK_TYPE_MASK of the kernel
+	{Code: equal, K: unix.SOCK_STREAM, Jt: 1},
+	{Code: equal, K: unix.SOCK_DGRAM, Jf: 1},
+	allow,
+	refuse(unix.EACCES),
 }
 
 // offline is the part of the filter for a program without network that looks at

@@ -65,6 +65,8 @@ type Process struct {
 	control    *os.File  // the reaper ends when it is closed
 	stdin      *os.File  // nil unless it was asked for
 	stdout     *output
+	gate       *os.File // our end of gateFD; nil without a gate
+	gateway    Gate
 	temp       string
 	leftovers  *safefile.Remover // of temp; nil for none
 	unconfined string
@@ -127,6 +129,7 @@ func start(ctx context.Context, s Spec) (*Process, error) {
 	o.View, o.Had = views.first, views.had
 	views.mu.Unlock()
 	o.Rules.Limits = o.Rules.Limits.orDefault()
+	o.Rules.Gated = s.Rules.Gate != nil
 	first, err := p.begin(o)
 	switch {
 	case err == nil && first.Error == "":
@@ -269,6 +272,14 @@ func launch(s Spec, temp string) (p *Process, reports, stderr *os.File, err erro
 		stderr, theirStderr = pipe(true)
 		cmd.Stderr = theirStderr
 	}
+	if s.Rules.Gate != nil {
+		var theirGate *os.File
+		if p.gate, theirGate, err = gatePair(); err == nil {
+			ours, theirs = append(ours, p.gate), append(theirs, theirGate)
+			cmd.ExtraFiles = append(cmd.ExtraFiles, theirGate)
+			p.gateway = s.Rules.Gate
+		}
+	}
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -316,9 +327,24 @@ func (p *Process) watch(reports, stderr *os.File, to io.Writer) {
 // follow reads the reaper's reports up to the program's exit.
 func (p *Process) follow(reports io.Reader) Exit {
 	defer close(p.began)
+	if p.gate != nil {
+		defer p.gate.Close()
+	}
 	r := bufio.NewReader(reports)
 	var first, last startReport
 	if receive(r, &first) == nil {
+		if first.Error == "" && p.gate != nil {
+			socket, err := takeSocket(p.gate)
+			if err != nil { // a program without its gate reaches nothing
+				first.Notes = append(first.Notes, "the gate to the network is not there: "+err.Error())
+			} else {
+				ctx, cancel := context.WithCancel(context.Background())
+				var serving sync.WaitGroup
+				serving.Go(func() { p.gateway.Serve(ctx, socket) })
+				defer serving.Wait()
+				defer cancel()
+			}
+		}
 		p.began <- first
 		if first.Error == "" && receive(r, &last) == nil && last.Exited {
 			return Exit{Code: last.Code, Signal: syscall.Signal(last.Signal)}

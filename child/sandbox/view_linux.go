@@ -54,6 +54,19 @@ func (v view) attr(a *syscall.SysProcAttr) error {
 	return nil
 }
 
+// attrGated is attr for a program with a gate, which takes a network namespace.
+func (v view) attrGated(a *syscall.SysProcAttr) error {
+	if v == noView {
+		return fmt.Errorf("%w to named hosts: the system refuses it the namespaces that this takes", ErrUnsupported)
+	}
+	err := v.attr(a)
+	a.Cloneflags |= unix.CLONE_NEWNET
+	if v == userView {
+		a.AmbientCaps = append(a.AmbientCaps, unix.CAP_NET_ADMIN)
+	}
+	return err
+}
+
 // identity maps ids to themselves: all that root knows, or one's own.
 func identity(known string, own int) ([]syscall.SysProcIDMap, error) {
 	if os.Geteuid() != 0 {

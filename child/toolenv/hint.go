@@ -6,7 +6,9 @@ import (
 	"strings"
 	"sync"
 
+	"nexus.internal/child/egress"
 	"nexus.internal/child/sandbox"
+	"nexus.internal/child/tool"
 	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/textcut"
 )
@@ -33,9 +35,19 @@ var (
 )
 
 // hint is what a confined program's failure has to do with its walls, as a last line of its
-// result; "" if nothing tells that they are the likely cause.
-func hint(text string, r sandbox.Rules) string {
+// result; "" if nothing tells that they are the likely cause. Hosts that were refused are told
+// in any case.
+func hint(result tool.Result, r sandbox.Rules) string {
+	text := result.Text
 	if r.Confinement == sandbox.Unconfined || strings.Contains(text, "[this was not confined") {
+		return ""
+	}
+	if gate, ok := r.Gate.(*egress.Gate); ok {
+		if refused := gate.Refused(); len(refused) > 0 {
+			return "\n[the walls of this agent: " + strings.Join(refused, ", ") + " was not reached; " + told(r) + " Use these, or say which host you need and what for]"
+		}
+	}
+	if !result.IsError {
 		return ""
 	}
 	text = string(textcut.Tail([]byte(text), hintTail))
@@ -54,7 +66,9 @@ func hint(text string, r sandbox.Rules) string {
 // hints are those of failed jobs.
 type hints struct{}
 
-func (hints) Hint(output string, r sandbox.Rules) string { return hint(output, r) }
+func (hints) Hint(output string, r sandbox.Rules) string {
+	return hint(tool.Result{Text: output, IsError: true}, r)
+}
 
 // deniedOutside reports whether a line tells that access to a path was refused which lies
 // where the program may not write or, if it reads not everywhere, may not read.

@@ -213,6 +213,9 @@ func (env *Env) State() protocol.PermissionState {
 	if p.Level() != rights.Yolo {
 		s.Policy.AllowedPaths = &p.Permissions.AllowedPaths
 	}
+	if p.Permissions.Network != nil {
+		s.Policy.Network = &p.Permissions.Network
+	}
 	if p.Permissions.WritePaths != nil {
 		s.Policy.WritePaths = &p.Permissions.WritePaths
 	}

@@ -1,6 +1,7 @@
 package toolenv
 
 import (
+	"nexus.internal/child/egress"
 	"nexus.internal/child/permission"
 	"nexus.internal/child/sandbox"
 	"nexus.internal/protocol/rights"
@@ -22,7 +23,7 @@ func (env *Env) rules(permit permission.Permit, tool string) sandbox.Rules {
 	inherit := env.options.PassEnv
 	if permit.ReadOnly || permit.Covered { // a link in the project, or one made since, would lead to what is asked about
 		inherit = nil
-		policy.Permissions.Preset = rights.Sandboxed
+		policy.Permissions.Preset, policy.Permissions.Network = rights.Sandboxed, nil
 	}
 	if permit.ReadOnly {
 		policy.Permissions.WritePaths = []string{}
@@ -32,11 +33,14 @@ func (env *Env) rules(permit permission.Permit, tool string) sandbox.Rules {
 		ReadWrite: s.ReadWrite, ReadOnly: s.ReadOnly, Blocked: s.Blocked, Except: s.Except,
 		Network: s.Network, Inherit: inherit, Temp: env.options.Temp, Leftovers: env.leftovers, Spill: env.spill.dir,
 	}
+	if s.Hosts != nil {
+		r.Gate = egress.NewGate(egress.GateOptions{Hosts: s.Hosts, Resolver: env.options.Resolver, Log: env.options.Log})
+	}
 	if !permit.ReadOnly && !permit.Covered && policy.Level() != rights.Yolo {
 		r.Home = env.home.dir
 	}
 	switch {
-	case policy.Level() == rights.Sandboxed || s.Bounded:
+	case policy.Level() == rights.Sandboxed || s.Bounded || s.Hosts != nil:
 		r.Confinement = sandbox.Always
 	case policy.Level() == rights.Trusted:
 		r.Confinement = sandbox.WherePossible

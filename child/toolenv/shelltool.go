@@ -36,13 +36,13 @@ func (s shellTool) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 	o := s.env.shellOptions(c)
 	result, err := shell.New(o).Run(ctx, c)
 	switch {
-	case err != nil || !result.IsError:
-	case c.Permit.ReadOnly:
+	case err != nil:
+	case c.Permit.ReadOnly && result.IsError:
 		result.Text += "\n[a command that runs without approval can change nothing, and read only the working directory and what is allowed beside it]"
-	case c.Permit.Covered:
+	case c.Permit.Covered && result.IsError:
 		result.Text += "\n[a command that was allowed for the session can read only the working directory and what is allowed beside it, whatever links lead elsewhere]"
 	default:
-		result.Text += hint(result.Text, o.Rules)
+		result.Text += hint(result, o.Rules)
 	}
 	if o.Rules.Home != "" {
 		result.Text += s.env.home.prune(time.Since(began))

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
+	"nexus.internal/child/egress"
 	"nexus.internal/child/parent"
 	"nexus.internal/child/permission"
 	"nexus.internal/child/tool"
@@ -99,6 +100,8 @@ type Options struct {
 	Processors *tool.Processors
 	// FetchAddresses are those that web_fetch may reach beside the public ones.
 	FetchAddresses []netip.Prefix
+	// Resolver looks up the hosts that programs may reach; nil is the system's.
+	Resolver egress.Resolver
 	// Log may be nil.
 	Log *zap.Logger
 }

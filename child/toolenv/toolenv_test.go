@@ -471,7 +471,7 @@ func TestState(t *testing.T) {
 		return strings.ReplaceAll(string(got), s.dir, "/work")
 	}
 	want := `{"permission_level":"trusted","disabled_tools":[],` +
-		`"policy":{"cwd":"/work","allowed_paths":[],"write_paths":null,"blocked_paths":["/srv"],"tools":{}},` +
+		`"policy":{"cwd":"/work","allowed_paths":[],"write_paths":null,"blocked_paths":["/srv"],"network":null,"tools":{}},` +
 		`"session_allowances":{"read_paths":[],"write_paths":["/out"],"exec_dirs":{"shell":["/work"]},"tools":["docs"]},` +
 		`"allowances":[{"tool":"write_file","action":"write","dir":"/out"},{"tool":"edit_file","action":"write","dir":"/out"},` +
 		`{"tool":"shell","action":"execute","dir":"/work","programs":["make"]},{"tool":"docs","action":"external"}],` +

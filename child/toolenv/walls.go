@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode"
 
+	"nexus.internal/child/egress"
 	"nexus.internal/child/permission"
 	"nexus.internal/child/sandbox"
 	"nexus.internal/protocol/rights"
@@ -90,6 +91,12 @@ func told(r sandbox.Rules) string {
 	if r.Network {
 		network = "programs have the network"
 	}
+	if gate, ok := r.Gate.(*egress.Gate); ok {
+		network = "programs reach no host (they have a network of their own, with its loopback)"
+		if hosts := gate.Hosts(); len(hosts) > 0 {
+			network = "programs reach only these hosts, by the proxy in HTTP_PROXY and HTTPS_PROXY: " + shown(hosts)
+		}
+	}
 	writes := ", write only to $TMPDIR"
 	if r.Home != "" {
 		writes += ", $HOME (its own, with its caches, kept with the session)"
@@ -107,7 +114,7 @@ func told(r sandbox.Rules) string {
 	return network + writes + reads
 }
 
-// shown is a list of paths in one line.
+// shown is a list of paths, or of hosts, in one line.
 func shown(paths []string) string {
 	var b strings.Builder
 	paths = rights.Sorted(slices.Clone(paths))

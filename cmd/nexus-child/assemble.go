@@ -369,6 +369,9 @@ func narrowed(asked, saved protocol.Permissions, presets map[string]protocol.Per
 		if asked.AllowedPaths == nil {
 			asked.AllowedPaths = saved.AllowedPaths
 		}
+		if asked.Network == nil {
+			asked.Network = saved.Network
+		}
 		if asked.Tools == nil {
 			asked.Tools = saved.Tools
 		}

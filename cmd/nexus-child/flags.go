@@ -90,7 +90,7 @@ func parse(args []string) (*flags, error) {
 	set.StringVar(&f.profile, "profile", "", "profile `NAME` of config.json")
 	set.StringVar(&f.cwd, "cwd", "", "working directory `DIR` (default: the current one)")
 	set.StringVar(&f.preset, "preset", "", "permission preset `NAME`: yolo, trusted, sandboxed or one of config.json (default trusted)")
-	set.StringVar(&f.permissionsJSON, "permissions", "", "permissions as `JSON`: {\"preset\":…,\"disabled_tools\",\"allowed_paths\",\"write_paths\",\"blocked_paths\",\"tools\"}")
+	set.StringVar(&f.permissionsJSON, "permissions", "", "permissions as `JSON`: {\"preset\":…,\"disabled_tools\",\"allowed_paths\",\"write_paths\",\"blocked_paths\",\"network\",\"tools\"}")
 	set.StringVar(&f.ceilingJSON, "ceiling", "", "bound of the permissions, in the same `JSON`; a saved one can only become tighter")
 	set.BoolVar(&f.ascii, "ascii", false, "write non-ASCII characters as escapes")
 	set.StringVar(&f.durability, "durability", "turn", "`WHEN` a turn is synced: turn, before it ends; os, when the system decides")

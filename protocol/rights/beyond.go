@@ -19,6 +19,7 @@ func Beyond(p, bound protocol.Permissions) []string {
 	if rank(p.Preset) > rank(bound.Preset) {
 		add("the preset %s (at most %s)", p.Preset, bound.Preset)
 	}
+	over = append(over, beyondNetwork(p, bound)...)
 	for _, path := range missing(AccessiblePaths(p), AccessiblePaths(bound)) {
 		add("the path %s", path)
 	}

@@ -38,6 +38,9 @@ func Clean(p protocol.Permissions) (_ protocol.Permissions, err error) {
 	if p.BlockedPaths, err = paths("blocked_paths", p.BlockedPaths); err != nil {
 		return p, err
 	}
+	if p.Network, err = hosts("network", p.Network); err != nil {
+		return p, err
+	}
 	if len(p.Tools) > maxEntries {
 		return p, &strict.Error{Path: "tools", Problem: fmt.Sprintf("has more than %d entries", maxEntries)}
 	}

@@ -15,6 +15,7 @@ func Intersect(a, b protocol.Permissions) protocol.Permissions {
 		DisabledTools: Union(a.DisabledTools, b.DisabledTools),
 		WritePaths:    IntersectBounds(a.WritePaths, b.WritePaths),
 		BlockedPaths:  Union(a.BlockedPaths, b.BlockedPaths),
+		Network:       intersectNetworks(a, b),
 		AllowedPaths:  IntersectDirs(AccessiblePaths(a), AccessiblePaths(b)),
 	}
 	if met.Preset == Yolo {
@@ -99,6 +100,9 @@ func Excess(asked, met protocol.Permissions) []string {
 	}
 	missing("the allowed path", asked.AllowedPaths, AccessiblePaths(met))
 	missing("the write path", asked.WritePaths, met.WritePaths)
+	for _, host := range missingHosts(asked.Network, met) {
+		over = append(over, "the network of "+host)
+	}
 	for name, rule := range asked.Tools {
 		if rule.Mode == ModeAllow && met.Tools[name].Mode != ModeAllow {
 			over = append(over, "the mode allow of "+name)

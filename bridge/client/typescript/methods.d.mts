@@ -121,6 +121,7 @@ export type ListAgentsResult = {
       allowed_paths?: Array<string>;
       write_paths?: Array<string>;
       blocked_paths?: Array<string>;
+      network?: Array<string>;
       tools?: Record<string, {
         mode?: "allow" | "ask" | "deny";
         allowed_paths?: Array<string>;
@@ -662,6 +663,7 @@ export type GetPermissionsResult = {
     allowed_paths: Array<string> | null;
     write_paths: Array<string> | null;
     blocked_paths: Array<string>;
+    network: Array<string> | null;
     tools: Record<string, { mode?: "allow" | "ask" | "deny"; allowed_paths?: Array<string>; blocked_paths?: Array<string> }>;
   };
   session_allowances: {
@@ -692,6 +694,7 @@ export type SetPermissionsParams = {
   allowed_paths?: Array<string> | null;
   write_paths?: Array<string> | null;
   blocked_paths?: Array<string> | null;
+  network?: Array<string> | null;
   tools?: Record<string, { mode?: "allow" | "ask" | "deny"; allowed_paths?: Array<string>; blocked_paths?: Array<string> }> | null;
 };
 export type SetPermissionsResult = { updated: boolean; permission_level: string; preset: string };

@@ -384,6 +384,7 @@ class AsyncMethods:
         allowed_paths: Optional[List[str]] = None,
         write_paths: Optional[List[str]] = None,
         blocked_paths: Optional[List[str]] = None,
+        network: Optional[List[str]] = None,
         tools: Optional[Dict[str, params.ToolRule]] = None,
     ) -> results.SetPermissions:
         """Change the agent's permissions, at once."""

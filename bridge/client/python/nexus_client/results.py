@@ -91,6 +91,7 @@ class Permissions(_Permissions, total=False):
     allowed_paths: List[str]
     write_paths: List[str]
     blocked_paths: List[str]
+    network: List[str]
     tools: Dict[str, ToolRule]
 
 
@@ -614,6 +615,7 @@ class PermissionPolicy(TypedDict):
     allowed_paths: Optional[List[str]]
     write_paths: Optional[List[str]]
     blocked_paths: List[str]
+    network: Optional[List[str]]
     tools: Dict[str, ToolRule]
 
 
