@@ -113,6 +113,14 @@ var arrows = []rule{
 		of:   []string{"child/...", "cmd/nexus-child", "cmd/nexus-rpc", "bridge/...", "supervisor/..."}, deny: []string{"cmd/internal/telemetry/...", "go.opentelemetry.io/..."}, deps: true,
 	},
 	{
+		name: "the SDK of MCP is for nexus mcp and for tests",
+		of:   []string{"..."}, except: []string{"cmd/internal/mcpserve"}, deny: []string{"github.com/modelcontextprotocol/..."},
+	},
+	{
+		name: "an agent does not carry the SDK of MCP",
+		of:   []string{"cmd/nexus-child", "cmd/nexus-rpc"}, deny: []string{"github.com/modelcontextprotocol/..."}, deps: true,
+	},
+	{
 		name: "processes are started in few places",
 		of:   []string{"..."}, deny: []string{"os/exec"},
 		except: []string{"supervisor/proc/...", "supervisor/store/storetest", "child/sandbox/...", "cmd/..."},
@@ -171,9 +179,13 @@ func TestCheckFindsPlanted(t *testing.T) {
 		{ImportPath: module + "child/provider/openai", Imports: []string{"github.com/openai/openai-go/v3"}},
 		{ImportPath: module + "cmd/internal/config", Imports: []string{"go.opentelemetry.io/otel"}},
 		{ImportPath: module + "cmd/nexus-rpc", Deps: []string{"go.opentelemetry.io/otel/trace"}},
+		{ImportPath: module + "child/mcp", Imports: []string{"github.com/modelcontextprotocol/go-sdk/mcp"}},
+		{ImportPath: module + "cmd/nexus-rpc", Deps: []string{"github.com/modelcontextprotocol/go-sdk/jsonrpc"}},
 		{ImportPath: module + "cmd/nexus", Imports: []string{"os/exec", module + "fixtures"}},
 	}, arrows)
 	want := []string{
+		"child/mcp imports github.com/modelcontextprotocol/go-sdk/mcp: the SDK of MCP is for nexus mcp and for tests",
+		"cmd/nexus-rpc imports github.com/modelcontextprotocol/go-sdk/jsonrpc: an agent does not carry the SDK of MCP",
 		"protocol/frame imports supervisor: protocol knows nobody",
 		"protocol/safefile imports protocol/strict: safefile knows files alone",
 		"supervisor imports os/exec: the supervisor's root is pure state and time",

@@ -8,6 +8,7 @@ import (
 	"runtime"
 
 	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/cmd/internal/mcpserve"
 	"nexus.internal/cmd/internal/version"
 )
 
@@ -31,6 +32,7 @@ func main() {
 	})
 	app.Add(serveCommand(app))
 	app.Add(configCommand(app))
+	app.Add(mcpserve.Command(app))
 	addBackup(app)
 	addChaos(app)
 	os.Exit(app.Run(context.Background(), flagAsVerb(os.Args[1:])))

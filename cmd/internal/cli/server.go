@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
@@ -203,9 +205,15 @@ func (l located) elsewhere(port int) bool {
 	return l.Detection == client.NoServer && l.home.Runs && l.home.Port > 0 && l.home.Port != port
 }
 
-// connect finds the server, or starts one if start is set and none runs. Only
-// then is a key looked for, so that none goes to a stranger on the port.
-func (a *App) connect(ctx context.Context, start bool) (*client.Client, error) {
+// StartFlag gives a verb that starts a server where none runs the flag not to (Connect).
+func (a *App) StartFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&a.noStart, "no-start", false, "start no server if none runs")
+}
+
+// Connect finds the server, or starts one if start is set and none runs. Only
+// then is a key looked for, so that none goes to a stranger on the port. The caller must close
+// the client. One goroutine at a time may call it.
+func (a *App) Connect(ctx context.Context, start bool) (*client.Client, error) {
 	cfg, err := a.Config()
 	if err != nil {
 		return nil, err

@@ -125,7 +125,7 @@ func (a *App) command(r row) *cobra.Command {
 			if alone {
 				return r.do.run(cmd.Context(), a, nil, args)
 			}
-			c, err := a.connect(cmd.Context(), r.start)
+			c, err := a.Connect(cmd.Context(), r.start)
 			if err != nil {
 				return err
 			}
@@ -134,7 +134,7 @@ func (a *App) command(r row) *cobra.Command {
 		},
 	}
 	if r.start {
-		cmd.Flags().BoolVar(&a.noStart, "no-start", false, "start no server if none runs")
+		a.StartFlag(cmd)
 	}
 	if own, ok := r.do.(flagged); ok {
 		own.flags(cmd.Flags())

@@ -1,0 +1,106 @@
+package mcpserve
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"nexus.internal/protocol/frame"
+	"nexus.internal/protocol/jsonrpc"
+)
+
+// stdio is a transport over lines of at most frame.MaxPayload bytes. Unlike the SDK's it outlives
+// a line that is no message: such a line is answered with an error.
+type stdio struct {
+	in  *frame.Reader // one goroutine reads
+	mu  sync.Mutex    // guards out
+	out io.Writer
+}
+
+func newStdio(in io.Reader, out io.Writer) *stdio { return &stdio{in: frame.NewReader(in), out: out} }
+
+// Connect implements [mcp.Transport].
+func (s *stdio) Connect(context.Context) (mcp.Connection, error) { return s, nil }
+
+// SessionID implements [mcp.Connection]: lines have none.
+func (*stdio) SessionID() string { return "" }
+
+// Close implements [mcp.Connection]. Whoever started us closes stdin, and by that ends Read.
+func (*stdio) Close() error { return nil }
+
+// Read implements [mcp.Connection].
+func (s *stdio) Read(context.Context) (sdk.Message, error) {
+	for {
+		line, err := s.in.Next()
+		if tooLarge, ok := errors.AsType[*frame.TooLargeError](err); ok {
+			err = s.refuse(jsonrpc.NullID, fmt.Sprintf("a line has more than %d bytes", tooLarge.Limit))
+		} else if err == nil {
+			var message sdk.Message
+			if message, err = s.decode(line); message != nil {
+				return message, nil
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// decode is the message of a line; nil where there is none, as it was answered or needs no
+// answer. The error is of the answer.
+func (s *stdio) decode(line []byte) (sdk.Message, error) {
+	if len(bytes.TrimSpace(line)) == 0 {
+		return nil, nil
+	}
+	if _, err := jsonrpc.DecodeResponse(line); err == nil {
+		return nil, nil // nothing was asked
+	}
+	body := jsonrpc.DecodeBody(line, 1)
+	if body.Batch {
+		return nil, s.refuse(jsonrpc.NullID, "MCP has no batches: send each message on a line of its own")
+	}
+	item := body.Items[0]
+	if item.Refused != nil {
+		return nil, s.write(jsonrpc.AppendResponse(nil, *item.Refused))
+	}
+	if item.Request.ID == jsonrpc.NullID {
+		return nil, s.refuse(jsonrpc.NullID, `member "id" is a string or a number`)
+	}
+	message, err := sdk.DecodeMessage(bytes.Clone(line))
+	if err != nil {
+		return nil, s.refuse(item.Request.ID, err.Error())
+	}
+	return message, nil
+}
+
+// refuse answers what is no message.
+func (s *stdio) refuse(id jsonrpc.ID, details string) error {
+	if id.IsZero() {
+		id = jsonrpc.NullID
+	}
+	return s.write(jsonrpc.AppendResponse(nil, jsonrpc.Response{ID: id, Error: &jsonrpc.Error{
+		Code: jsonrpc.CodeInvalidRequest, Message: "Invalid Request", Data: &jsonrpc.ErrorData{Type: jsonrpc.TypeInvalidRequest, Details: details},
+	}}))
+}
+
+// Write implements [mcp.Connection].
+func (s *stdio) Write(_ context.Context, message sdk.Message) error {
+	line, err := sdk.EncodeMessage(message)
+	if err != nil {
+		return fmt.Errorf("encode a message: %w", err)
+	}
+	return s.write(line)
+}
+
+func (s *stdio) write(line []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.out.Write(append(line, '\n'))
+	return err
+}
