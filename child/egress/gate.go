@@ -29,6 +29,8 @@ const (
 	headerTime = 30 * time.Second
 	// maxRequest bounds the header of a request, in bytes.
 	maxRequest = 64 << 10
+	// maxResponse bounds the header of a response, in bytes.
+	maxResponse = 1 << 20
 	// maxRefused is how many refused hosts a gate remembers.
 	maxRefused = 16
 )
@@ -208,11 +210,6 @@ func closeWrite(conn net.Conn) {
 // forward makes a request of the server, and passes on its answer, after which both
 // connections end.
 func forward(conn net.Conn, request *http.Request, server net.Conn) {
-	var back sync.WaitGroup
-	back.Go(func() {
-		_, _ = io.Copy(conn, server)
-		conn.Close() // also if the program still sends
-	})
 	for _, name := range append(strings.Split(strings.Join(request.Header["Connection"], ","), ","), "Connection", "Proxy-Connection", "Proxy-Authorization", "Keep-Alive", "Te", "Upgrade") {
 		request.Header.Del(strings.TrimSpace(name))
 	}
@@ -220,8 +217,34 @@ func forward(conn net.Conn, request *http.Request, server net.Conn) {
 	if request.Header["User-Agent"] == nil {
 		request.Header["User-Agent"] = nil // else ours is added
 	}
+	var back sync.WaitGroup
+	back.Go(func() {
+		defer conn.Close() // also if the program still sends
+		response, err := finalResponse(server, request)
+		if err != nil {
+			answer(conn, http.StatusBadGateway, err.Error())
+			return
+		}
+		defer response.Body.Close()
+		response.Header.Del("Connection")
+		response.Close = true
+		_ = response.Write(conn) // or nobody waits for it any more
+	})
 	_ = request.Write(server) // the answer, or its end, says what is wrong
 	back.Wait()
+}
+
+// finalResponse reads the answer to a request, without those that only say that there will be one.
+func finalResponse(server io.Reader, request *http.Request) (*http.Response, error) {
+	limited := &io.LimitedReader{R: server, N: maxResponse}
+	r := bufio.NewReader(limited)
+	for {
+		response, err := http.ReadResponse(r, request)
+		if err != nil || response.StatusCode >= http.StatusOK {
+			limited.N = 1 << 62
+			return response, err
+		}
+	}
 }
 
 // dial connects to a host and port, if the rule lets it.

@@ -169,6 +169,70 @@ func TestGateRefuses(t *testing.T) {
 	}
 }
 
+// A request of http ends with its answer, whatever the server does with the connection, and with
+// what it says before the answer.
+func TestGateForwards(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	defer ln.Close()
+	serving.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer conn.Close()
+				request, err := http.ReadRequest(bufio.NewReader(conn))
+				if err != nil {
+					return
+				}
+				if request.URL.Path == "/endless" {
+					io.Copy(conn, io.MultiReader(strings.NewReader("HTTP/1.1 200 OK\r\nX: "), endless{}))
+					return
+				}
+				body, _ := io.ReadAll(request.Body)
+				fmt.Fprintf(conn, "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+				io.Copy(io.Discard, conn)
+			})
+		}
+	})
+	_, at := gate(t, map[string][]string{"web.test": {"127.0.0.1"}}, "web.test:"+port, "127.0.0.1:"+port)
+	for _, tt := range []struct{ request, want string }{
+		{"POST http://web.test:" + port + "/ HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", "200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello"},
+		{"POST http://web.test:" + port + "/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n", "\r\n\r\nhi"},
+		{"GET http://web.test:" + port + "/endless HTTP/1.1\r\n\r\n", "502 Bad Gateway"},
+	} {
+		conn, err := net.Dial("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, tt.request); err != nil {
+			t.Error(err)
+		}
+		text, err := io.ReadAll(conn)
+		conn.Close()
+		if !strings.Contains(string(text), tt.want) || err != nil {
+			t.Errorf("%.60q: %q, %v, want %q", tt.request, text, err, tt.want)
+		}
+	}
+}
+
+// endless has an end never.
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = 'x'
+	}
+	return len(b), nil
+}
+
 // What is no request to a proxy gets an answer that says so, and reaches nothing.
 func TestGateRefusesOtherProtocols(t *testing.T) {
 	plain, _ := servers(t)

@@ -210,8 +210,8 @@ func TestResolve(t *testing.T) {
 		{"a relative path", protocol.Permissions{WritePaths: []string{"/a", "b"}}, `member "write_paths[1]" is "b", want an absolute path`},
 		{"a NUL", protocol.Permissions{BlockedPaths: []string{"/a\x00"}}, `member "blocked_paths[0]" holds a NUL`},
 		{"a mode", protocol.Permissions{Tools: map[string]protocol.ToolRule{"shell": {Mode: "maybe"}}}, `member "tools.shell.mode" is "maybe", want allow, ask or deny`},
-		{"a host", protocol.Permissions{Network: []string{"a.test", "b_.test:x"}}, `member "network[1]" is "b_.test:x", whose port is not`},
-		{"an address of the web", protocol.Permissions{Network: []string{"https://a.test"}}, `member "network[0]" is "https://a.test", whose port is not`},
+		{"a host", protocol.Permissions{Network: []string{"a.test", "b_.test:x"}}, `member "network[1]" is "b_.test:x", want a host as`},
+		{"an address of the web", protocol.Permissions{Network: []string{"https://a.test"}}, `member "network[0]" is "https://a.test", want a host as`},
 		{"a rule's path", protocol.Permissions{Tools: map[string]protocol.ToolRule{"shell": {AllowedPaths: []string{"."}}}}, `member "tools.shell.allowed_paths[0]" is ".", want an absolute path`},
 		{"too many", protocol.Permissions{AllowedPaths: make([]string, 257)}, `member "allowed_paths`},
 	} {

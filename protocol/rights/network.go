@@ -30,7 +30,7 @@ func ParseHost(text string) (Host, error) {
 		name = text[:at]
 		n, err := strconv.ParseUint(text[at+1:], 10, 16)
 		if err != nil || n == 0 {
-			return h, fmt.Errorf("is %.300q, whose port is not of 1 to 65535", text)
+			return h, notHost(text)
 		}
 		h.Port = uint16(n)
 	}
@@ -45,9 +45,13 @@ func ParseHost(text string) (Host, error) {
 	}
 	h.Name, h.Below = strings.CutPrefix(name, "*.")
 	if !isHostName(h.Name) {
-		return h, fmt.Errorf("is %.300q, want a host as example.com, *.example.com, example.com:8080 or 10.1.2.3", text)
+		return h, notHost(text)
 	}
 	return h, nil
+}
+
+func notHost(text string) error {
+	return fmt.Errorf("is %.300q, want a host as example.com, *.example.com, example.com:8080 or 10.1.2.3", text)
 }
 
 // isHostName reports whether a text can be the name of a host (RFC 1123), or has underscores beside.
