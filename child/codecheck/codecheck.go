@@ -70,10 +70,15 @@ func Check(ctx context.Context, r protocol.CodeCheck, environ []string) (protoco
 		if t.program == "" {
 			return finish(protocol.CodeResult{Checker: protocol.CodeChecker{Name: t.name, Version: "built in", Command: []string{}}, Diagnostics: t.diagnostics(r.Code)}, r, t), nil
 		}
+		if t.fragments && !isFragment(r.Code) {
+			continue
+		}
 		if program := find(t.program, environ); program != "" {
 			return t.check(ctx, r, program, environ)
 		}
-		wanted = append(wanted, t.program)
+		if !t.fragments { // its program is among those of the others
+			wanted = append(wanted, t.program)
+		}
 	}
 	return protocol.CodeResult{}, &protocol.CodeError{Kind: protocol.MissingChecker, Message: fmt.Sprintf("no checker for %s is on this machine: install %s", language, strings.Join(wanted, " or "))}
 }
@@ -129,8 +134,9 @@ func (t tool) checkBothForms(ctx context.Context, r protocol.CodeCheck, program 
 }
 
 func (t tool) as(form int) tool {
-	t.file = t.forms[form].file
-	t.args = append(slices.Clone(t.forms[form].args), t.args...)
+	of := t.forms[form]
+	t.file, t.before, t.after = of.file, of.before, of.after
+	t.args = append(slices.Clone(of.args), t.args...)
 	return t
 }
 
@@ -140,7 +146,7 @@ func (t tool) run(ctx context.Context, r protocol.CodeCheck, program string, env
 		return protocol.CodeResult{}, err
 	}
 	defer func() { _ = safefile.RemoveBriefly(dir) }() // what is left goes with the server's directory, and the server logs what stays
-	if err := os.WriteFile(filepath.Join(dir, t.file), []byte(r.Code), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, t.file), []byte(t.wrapped(r.Code)), 0o600); err != nil {
 		return protocol.CodeResult{}, fmt.Errorf("write the code to be checked: %w", err)
 	}
 	cache, err := t.cacheDir(r.Cache, dir)
@@ -166,10 +172,9 @@ func (t tool) run(ctx context.Context, r protocol.CodeCheck, program string, env
 	if err != nil {
 		return protocol.CodeResult{}, err
 	}
-	line, _, _ := strings.Cut(strings.TrimSpace(version.text), "\n")
 	result := protocol.CodeResult{
-		Checker:     protocol.CodeChecker{Name: t.name, Version: textcut.Clip(line, maxMessage), Command: append([]string{t.program}, args...)},
-		Diagnostics: t.diagnostics(found.text),
+		Checker:     protocol.CodeChecker{Name: t.name, Version: textcut.Clip(versionLine(version.text), maxMessage), Command: append([]string{t.program}, args...)},
+		Diagnostics: t.unwrapped(r.Code, t.diagnostics(found.text)),
 	}
 	switch {
 	case len(result.Diagnostics) > 0 || found.code == 0:
@@ -180,6 +185,18 @@ func (t tool) run(ctx context.Context, r protocol.CodeCheck, program string, env
 		result.Diagnostics = []protocol.CodeDiagnostic{{Severity: "error", Message: textcut.Clip(strings.TrimSpace(found.text), maxMessage)}}
 	}
 	return finish(result, r, t), nil
+}
+
+// versionLine is the line of what a program says of itself that has its version: the first with a
+// digit (shellcheck's second), or else the first.
+func versionLine(text string) string {
+	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	for line := range strings.Lines(text) {
+		if strings.ContainsAny(line, "0123456789") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return strings.TrimSpace(first)
 }
 
 // finish fills in what follows from the diagnostics and the rules.

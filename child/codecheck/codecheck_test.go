@@ -38,6 +38,9 @@ var samples = []struct {
 	{"c", "int main(void) { for (;;) {} }\n", "int main(void)\n{\n  return x;\n}\n", []string{"gcc", "clang"}},
 	{"cpp", "int main() { for (;;) {} }\n", "int main()\n{\n  return x;\n}\n", []string{"g++", "clang++"}},
 	{"rust", "pub fn f() { loop {} }\n", "pub fn f() {\n\n  x\n}\n", []string{"rustc"}},
+	{"tsx", "export const a = (p: { n: number }) => p.n;\nfor (;;) {}\n", "const a = 1;\n\nconst b: number = 'x';\n", []string{"tsc"}},
+	{"jsx", "for (;;) {}\n", "const a = 1;\n\nconst b = = 2;\n", []string{"tsc"}},
+	{"sql", "WITH RECURSIVE a(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM a) SELECT n FROM a;\n", "SELECT 1;\n\nSELEC 2;\n", []string{"python3"}},
 	{"json", `{"a": [1, 2]}`, "{\n\"a\": 1,\n\"a\": 2}", nil},
 }
 
@@ -237,6 +240,19 @@ func TestInstallation(t *testing.T) {
 	}
 }
 
+// A version may stand below other words, as shellcheck's does.
+func TestVersionLine(t *testing.T) {
+	bin := t.TempDir()
+	script := "#!/bin/sh\n[ \"$1\" = --version ] && printf 'ShellCheck - shell script analysis tool\\nversion: 0.11.0\\nlicense: GPL 3\\n'\nexit 0\n"
+	if err := os.WriteFile(filepath.Join(bin, "shellcheck"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	got, err := codecheck.Check(t.Context(), protocol.CodeCheck{Code: "x", Language: "sh"}, []string{"PATH=" + bin})
+	if err != nil || got.Checker.Name != "shellcheck" || got.Checker.Version != "version: 0.11.0" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
 // A checker that does not work says nothing of the code: a shim that may not start its
 // program made good code invalid.
 func TestBrokenCheckers(t *testing.T) {
@@ -271,7 +287,7 @@ func TestFailures(t *testing.T) {
 	for _, tt := range []struct{ language, kind, message string }{
 		{"go", "missing", "no checker for go is on this machine: install go or gofmt"},
 		{"TypeScript", "missing", "install tsc"},
-		{"cobol", "language", `"cobol" is none of c, cpp, go, javascript, json, python, rust, shell, typescript`},
+		{"cobol", "language", `"cobol" is none of c, cpp, go, javascript, json, jsx, python, rust, shell, sql, tsx, typescript`},
 	} {
 		_, err := codecheck.Check(t.Context(), protocol.CodeCheck{Language: tt.language}, empty)
 		failure, ok := errors.AsType[*protocol.CodeError](err)

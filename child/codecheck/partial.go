@@ -34,8 +34,14 @@ const (
 	rustMain   = `(?m)^[\s\x{FEFF}]*(?:pub(?:\([^)]*\))?\s+)?(?:async\s+)?fn\s+main\s*\(`
 	rustNoMain = `^E0601 `
 	rustAbsent = `unlinked crate|maybe a missing crate|can't find crate for|^E0583 `
-	// typescriptAbsent: modules and types of the surroundings that are not installed.
-	typescriptAbsent = `^TS(?:2307|2580|2591|2792|7016) `
+	// typescriptAbsent: modules and types of the surroundings that are not installed, and
+	// those of JSX, which come with a library.
+	typescriptAbsent = `^TS(?:2307|2580|2591|2792|2875|7016|7026) `
+	// sqlAbsent is what other files make.
+	sqlAbsent = `^ ?no such (?:table|view|index|trigger|module|function|collation sequence): |^ ?unknown database `
+	goSkipped = `^\x{FEFF}?(?:\s|//[^\n]*(?:\n|$)|/\*(?s:.*?)\*/)*`
+	// goDeclaration begins with what stands outside of functions.
+	goDeclaration = goSkipped + `(?:import|type|const|var|func\s+[(\pL_])`
 )
 
 var (
@@ -46,8 +52,16 @@ var (
 		`mime|net|os|path|regexp|runtime|sync|testing|text|time|unicode)$`)
 	goEmbed    = pattern(`^pattern .*: no matching files found`)
 	goExcluded = pattern(`build constraints exclude all Go files`)
+	goComments = pattern(goSkipped)
+	goPackage  = pattern(`^package\b`)
 	goCgo      = pattern(`(?m)^\s*(?:import\s+)?"C"`)
 )
+
+// isFragment reports whether Go code has something, and no package clause before that.
+func isFragment(code string) bool {
+	rest := code[len(goComments().FindString(code)):]
+	return rest != "" && !goPackage().MatchString(rest)
+}
 
 // missingImports are the warnings of what go vet did not find and gofmt does not need; nil
 // where its answer stands: nothing is missing, or nobody else has it either.
@@ -73,4 +87,29 @@ func missingImports(code string, found []protocol.CodeDiagnostic) []protocol.Cod
 		missing = []protocol.CodeDiagnostic{{Line: 1 + strings.Count(code[:cgo[1]], "\n"), Severity: "error", Message: `import "C" is not followed`}}
 	}
 	return dropMatching(missing, regexp.MustCompile(anything))
+}
+
+// wrapped is the code with what stands around it.
+func (t tool) wrapped(code string) string {
+	if t.before == "" {
+		return code
+	}
+	return t.before + strings.TrimPrefix(code, "\uFEFF") + t.after
+}
+
+// unwrapped has the places of faults as they are in the code: those behind its end are there.
+func (t tool) unwrapped(code string, found []protocol.CodeDiagnostic) []protocol.CodeDiagnostic {
+	if t.before == "" {
+		return found
+	}
+	last := 1 + strings.Count(strings.TrimRight(code, "\r\n"), "\n")
+	for i := range found {
+		d := &found[i]
+		if d.Line > last {
+			d.Line, d.Column = last, 0
+		} else if d.Line == 1 {
+			d.Column = max(0, d.Column-len(t.before))
+		}
+	}
+	return found
 }

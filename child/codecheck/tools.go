@@ -34,12 +34,18 @@ type tool struct {
 	keepFirst           bool
 	// grammar looks at the grammar alone where an import is missing; nil for none.
 	grammar *tool
+	// fragments says that it is for Go without a package clause, and for no other code.
+	fragments bool
+	// before and after stand around the code in the file that is checked, before on the
+	// line of the first.
+	before, after string
 }
 
 // form is what a checker has beside its own for one form of a language.
 type form struct {
-	file string
-	args []string
+	file          string
+	args          []string
+	before, after string
 }
 
 // output is how a checker says what it found.
@@ -55,11 +61,13 @@ const (
 var aliases = map[string]string{
 	"golang": "go", "py": "python", "python3": "python", "js": "javascript", "node": "javascript", "ts": "typescript",
 	"sh": "shell", "bash": "shell", "c++": "cpp", "rs": "rust",
+	"sqlite": "sql", "javascriptreact": "jsx", "typescriptreact": "tsx",
 }
 
 // languages are the checkers of each language, the most thorough first.
 var languages = map[string][]tool{
 	"go": {
+		goFragment,
 		{
 			name: "go vet", program: "go", version: []string{"version"}, args: []string{"vet"}, file: "main.go", cache: "GOCACHE",
 			env:    []string{"GO111MODULE=auto", "GOFLAGS=", "GOPROXY=off", "GOTOOLCHAIN=local", "CGO_ENABLED=0", "GOTELEMETRY=off", "GOENV=off"},
@@ -78,13 +86,9 @@ var languages = map[string][]tool{
 		name: "node --check", program: "node", version: []string{"--version"}, args: []string{"--check"}, output: nodeTrace,
 		forms: []form{{file: "code.cjs"}, {file: "code.mjs"}}, isSecond: moduleWord, wrongForm: anything, keepFirst: true,
 	}},
-	"typescript": {{
-		name: "tsc", program: "tsc", version: []string{"--version"}, file: "code.ts", absent: typescriptAbsent,
-		args: []string{
-			"--noEmit", "--pretty", "false", "--skipLibCheck", "--target", "es2022", "--module", "esnext", "--moduleResolution", "bundler",
-			"--moduleDetection", "force",
-		},
-	}},
+	"typescript": {tsc("code.ts")},
+	"tsx":        {tsc("code.tsx", "--jsx", "preserve")},
+	"jsx":        {tsc("code.jsx", "--jsx", "preserve", "--allowJs")},
 	"shell": {
 		{
 			name: "shellcheck", program: "shellcheck", version: []string{"--version"}, args: []string{"--norc", "--shell=bash", "--format=gcc"},
@@ -104,32 +108,37 @@ var languages = map[string][]tool{
 	"rust": {{
 		name: "rustc", program: "rustc", version: []string{"--version"}, absent: rustAbsent,
 		args:  []string{"--emit=metadata", "--error-format=short", "--edition=2021"},
-		forms: []form{{"code.rs", []string{"--crate-type=lib"}}, {"code.rs", []string{"--crate-type=bin"}}}, isSecond: rustMain, wrongForm: rustNoMain,
+		forms: []form{{file: "code.rs", args: []string{"--crate-type=lib"}}, {file: "code.rs", args: []string{"--crate-type=bin"}}}, isSecond: rustMain, wrongForm: rustNoMain,
+	}},
+	"sql": {{
+		name: "sqlite", program: "python3", version: []string{"-I", "-B", "-c", "import sqlite3; print('SQLite', sqlite3.sqlite_version)"},
+		args: []string{"-I", "-B", "-c", prepareSQL}, file: "code.sql", absent: sqlAbsent,
 	}},
 	"json": {{name: "json", output: jsonSyntax}},
+}
+
+// tsc looks at the code in a file of that name.
+func tsc(file string, more ...string) tool {
+	return tool{
+		name: "tsc", program: "tsc", version: []string{"--version"}, file: file, absent: typescriptAbsent,
+		args: append([]string{
+			"--noEmit", "--pretty", "false", "--skipLibCheck", "--target", "es2022", "--module", "esnext", "--moduleResolution", "bundler",
+			"--moduleDetection", "force",
+		}, more...),
+	}
+}
+
+// goFragment looks at statements, or an expression, and else at declarations. In two blocks no
+// statements end the function and begin another one.
+var goFragment = tool{
+	name: "gofmt", program: "gofmt", args: []string{"-e", "-l"}, output: lines, fragments: true,
+	forms:    []form{{file: "main.go", before: "package p; func _() {{", after: "\n}}"}, {file: "main.go", before: "package p; "}},
+	isSecond: goDeclaration, wrongForm: anything, keepFirst: true,
 }
 
 var gofmt = tool{name: "gofmt", program: "gofmt", args: []string{"-e", "-l"}, file: "main.go", output: lines}
 
 var cArgs = []string{"-fsyntax-only", "-Wall", "-fdiagnostics-color=never"}
-
-// compilePython compiles a file, which runs nothing of it, and says what is wrong
-// as worded wants it.
-const compilePython = `import sys, warnings
-name = sys.argv[1]
-text = open(name, "rb").read()
-sys.stdout.reconfigure(errors="replace")
-def say(line, column, severity, words):
-    print("%s:%d:%d: %s: %s" % (name, max(line or 1, 1), max(column or 0, 0), severity, " ".join(str(words).split())))
-warnings.simplefilter("always")
-warnings.showwarning = lambda words, kind, file, line, *more: say(line, 0, "warning", words)
-try:
-    compile(text, name, "exec", dont_inherit=True)
-except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as e:
-    line = getattr(e, "lineno", 0) or 1 + text[:text.find(b"\0") + 1].count(b"\n")
-    say(line, getattr(e, "offset", 0), "error", getattr(e, "msg", "") or str(e) or type(e).__name__)
-    sys.exit(1)
-`
 
 // pattern is compiled when it is needed first: a child has these linked, and
 // checks no code as a rule.
