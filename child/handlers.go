@@ -32,6 +32,7 @@ var handlers = handlerTable(
 	report((*server).listTools),
 	answer((*server).setCwd),
 	answer((*server).setPermissions),
+	answer((*server).revokeAllowances),
 	answer((*server).setSystemPrompt),
 	answer((*server).updateContext),
 	answerLater(serverCommands, (*server).connectServer),

@@ -141,6 +141,22 @@ func (s *server) setPermissions(c protocol.SetPermissions) (answer protocol.SetP
 	return protocol.SetPermissionsAnswer{Permissions: now.Permissions}, nil
 }
 
+// revokeAllowances takes back what was allowed for the session, at once: also where that cannot be
+// saved.
+func (s *server) revokeAllowances(c protocol.RevokeAllowances) (answer protocol.RevokeAllowancesAnswer, err error) {
+	if s.ToolEnv == nil {
+		return answer, errors.New("revoke_allowances: there are no tools")
+	}
+	answer.Revoked, answer.Allowances = s.ToolEnv.Revoke(c.Allowances)
+	if answer.Revoked == 0 {
+		return answer, nil
+	}
+	if err := s.session.save(transcript.Revocation{Allowances: c.Allowances, At: time.Now().UTC()}); err != nil {
+		return answer, fmt.Errorf("revoke_allowances: it holds until this process ends, and is not saved: %w", err)
+	}
+	return answer, nil
+}
+
 // changePermissions does what the command says, or nothing.
 func (s *server) changePermissions(c protocol.SetPermissions, before toolenv.Rights) error {
 	var asked protocol.Permissions

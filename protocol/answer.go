@@ -120,6 +120,12 @@ type (
 		Permissions Permissions `json:"permissions" wire:"default"`
 	}
 
+	// RevokeAllowancesAnswer is the answer to RevokeAllowances: how many are gone, and which are left.
+	RevokeAllowancesAnswer struct {
+		Revoked    uint64      `json:"revoked" wire:"default"`
+		Allowances []Allowance `json:"allowances" wire:"default"`
+	}
+
 	// SetSystemPromptAnswer is the answer to SetSystemPrompt.
 	SetSystemPromptAnswer struct {
 		SystemPromptPath *string `json:"system_prompt_path"`
@@ -237,6 +243,9 @@ func (SetPermissions) Answer(r Response) (SetPermissionsAnswer, error) {
 	return answer[SetPermissionsAnswer](r)
 }
 
+func (RevokeAllowances) Answer(r Response) (RevokeAllowancesAnswer, error) {
+	return answer[RevokeAllowancesAnswer](r)
+}
 func (SetSystemPrompt) Answer(r Response) (SetSystemPromptAnswer, error) {
 	return answer[SetSystemPromptAnswer](r)
 }
@@ -265,6 +274,7 @@ func (c ToolsList) WithID(id string) Command          { c.ID = &id; return c }
 func (c Ping) WithID(id string) Command               { c.ID = id; return c }
 func (c SetCwd) WithID(id string) Command             { c.ID = id; return c }
 func (c SetPermissions) WithID(id string) Command     { c.ID = id; return c }
+func (c RevokeAllowances) WithID(id string) Command   { c.ID = id; return c }
 func (c SetSystemPrompt) WithID(id string) Command    { c.ID = id; return c }
 func (c UpdateContext) WithID(id string) Command      { c.ID = id; return c }
 func (c MCPConnect) WithID(id string) Command         { c.ID = id; return c }

@@ -146,6 +146,13 @@ type (
 		Granted *Permissions `json:"granted,omitzero" strict:"closed"`
 	}
 
+	// RevokeAllowances takes back what was allowed for the rest of the session. Added by nexus.
+	RevokeAllowances struct {
+		ID string `json:"id"`
+		// Allowances are those of get_state; all if there are none.
+		Allowances []Allowance `json:"allowances,omitempty" wire:"default"`
+	}
+
 	// SetSystemPrompt replaces the system prompt for the turns to come.
 	SetSystemPrompt struct {
 		ID string `json:"id"`
@@ -216,6 +223,7 @@ func (ToolsList) Name() string          { return "tools_list" }
 func (Ping) Name() string               { return "ping" }
 func (SetCwd) Name() string             { return "set_cwd" }
 func (SetPermissions) Name() string     { return "set_permissions" }
+func (RevokeAllowances) Name() string   { return "revoke_allowances" }
 func (SetSystemPrompt) Name() string    { return "set_system_prompt" }
 func (UpdateContext) Name() string      { return "update_context" }
 func (MCPConnect) Name() string         { return "mcp_connect" }
@@ -240,6 +248,7 @@ func (c GetState) Ident() string           { return c.ID }
 func (c Ping) Ident() string               { return c.ID }
 func (c SetCwd) Ident() string             { return c.ID }
 func (c SetPermissions) Ident() string     { return c.ID }
+func (c RevokeAllowances) Ident() string   { return c.ID }
 func (c SetSystemPrompt) Ident() string    { return c.ID }
 func (c UpdateContext) Ident() string      { return c.ID }
 func (c MCPConnect) Ident() string         { return c.ID }
@@ -272,6 +281,7 @@ func (ToolsList) command()          {}
 func (Ping) command()               {}
 func (SetCwd) command()             {}
 func (SetPermissions) command()     {}
+func (RevokeAllowances) command()   {}
 func (SetSystemPrompt) command()    {}
 func (UpdateContext) command()      {}
 func (MCPConnect) command()         {}
@@ -300,6 +310,7 @@ func Commands() []Command {
 		Ping{},
 		SetCwd{},
 		SetPermissions{},
+		RevokeAllowances{},
 		SetSystemPrompt{},
 		UpdateContext{},
 		MCPConnect{},

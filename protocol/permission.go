@@ -1,5 +1,7 @@
 package protocol
 
+import "slices"
+
 // Permissions is what an agent may do, as it is asked for, saved and shown. The
 // zero value of a member leaves it to the preset. What it means is decided by
 // the child (SPEC §4.5).
@@ -61,7 +63,9 @@ const (
 
 // Allowance is what AllowSession granted. It is saved with the session.
 type Allowance struct {
-	Tool   string `json:"tool"`
+	// The tool.
+	Tool string `json:"tool"`
+	// What the tool may do so.
 	Action Action `json:"action"`
 	// Dir is the directory below which files may be touched, or in which
 	// programs may be run; "" is not bound to one.
@@ -70,6 +74,19 @@ type Allowance struct {
 	Programs []string `json:"programs,omitempty" wire:"default"`
 	// Hosts are those whose pages may be fetched, with their port if a URL names one.
 	Hosts []string `json:"hosts,omitempty" wire:"default"`
+}
+
+// Equal reports whether both allow the same.
+func (a Allowance) Equal(b Allowance) bool {
+	return a.Tool == b.Tool && a.Action == b.Action && a.Dir == b.Dir && slices.Equal(a.Programs, b.Programs) && slices.Equal(a.Hosts, b.Hosts)
+}
+
+// Without is held without those that are revoked; empty if revoked is.
+func Without(held, revoked []Allowance) []Allowance {
+	if len(revoked) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(held), func(a Allowance) bool { return slices.ContainsFunc(revoked, a.Equal) })
 }
 
 // Bound says what a command that changes what an agent may do stays within.

@@ -331,6 +331,11 @@ var (
 		Summary: "Return the agent's permissions, and the calls that wait for an approval",
 		Errors:  childErrors,
 	}
+	RevokeAllowances = Def[RevokeAllowancesParams, protocol.RevokeAllowancesAnswer]{
+		Name: "revoke_allowances", Scope: Agent, Effect: Changes,
+		Summary: "Take back what was allowed to the agent for its session",
+		Errors:  changeErrors,
+	}
 	SetPermissions = Def[SetPermissionsParams, SetPermissionsResult]{
 		Name: "set_permissions", Scope: Agent, Effect: Changes,
 		Summary: "Change the agent's permissions, at once",
@@ -407,7 +412,7 @@ var Methods = []Method{
 	RenameSession.Row(), DeleteSession.Row(), GetAgentSummaries.Row(), Discover.Row(), ShutdownServer.Row(), RotateKey.Row(), CreateKey.Row(),
 	ListKeys.Row(), CreatePageCode.Row(), RevokeKey.Row(), ExecuteTask.Row(), CreatePlan.Row(), ValidateCode.Row(), RunPlan.Row(), ListRuns.Row(), GetRun.Row(),
 	UpdateContext.Row(), Send.Row(), Cancel.Row(), Shutdown.Row(), GetTokens.Row(), GetContext.Row(), GetMessages.Row(), Compact.Row(), NewSession.Row(), Undo.Row(),
-	ListModels.Row(), GetModel.Row(), SetModel.Row(), SetCwd.Row(), GetPermissions.Row(), SetPermissions.Row(), GetLimits.Row(),
+	ListModels.Row(), GetModel.Row(), SetModel.Row(), SetCwd.Row(), GetPermissions.Row(), RevokeAllowances.Row(), SetPermissions.Row(), GetLimits.Row(),
 	SetLimits.Row(), GetSettings.Row(), SetSettings.Row(), RespondPermission.Row(), GetSystemPrompt.Row(), SetSystemPrompt.Row(), ListTools.Row(), MCPListServers.Row(),
 	MCPStatus.Row(), MCPConnect.Row(), MCPDisconnect.Row(),
 }

@@ -33,8 +33,16 @@ type (
 		DisabledTools     []string                   `json:"disabled_tools"`
 		Policy            protocol.PermissionPolicy  `json:"policy"`
 		SessionAllowances protocol.SessionAllowances `json:"session_allowances"`
+		// Allowances are the same, one by one, as revoke_allowances takes them.
+		Allowances []protocol.Allowance `json:"allowances"`
 		// Pending are the calls that wait for respond_permission, oldest first.
 		Pending []protocol.PermissionRequest `json:"pending"`
+	}
+
+	// RevokeAllowancesParams name what was allowed for the session and is not any more.
+	RevokeAllowancesParams struct {
+		// Allowances as get_permissions has them; all if missing. One that the agent does not have is ignored.
+		Allowances *[]protocol.Allowance `json:"allowances,omitzero" audit:"rule"`
 	}
 
 	// SetPermissionsParams are the permissions to set, below the agent's ceiling. With a

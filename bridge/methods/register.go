@@ -102,6 +102,7 @@ func Register(r *rpc.Router, o Options) {
 
 	rpc.Handle(r, api.SetCwd, settings.setCwd)
 	rpc.Handle(r, api.GetPermissions, settings.getPermissions)
+	rpc.Handle(r, api.RevokeAllowances, settings.revokeAllowances)
 	rpc.Handle(r, api.SetPermissions, settings.setPermissions)
 	rpc.Handle(r, api.GetLimits, settings.getLimits)
 	rpc.Handle(r, api.SetLimits, settings.setLimits)

@@ -36,12 +36,19 @@ func (m *settingsMethods) getPermissions(ctx context.Context, c *rpc.Call, _ api
 	held.Policy.Cwd = state.Cwd
 	result := api.GetPermissionsResult{
 		PermissionLevel: held.Level, Preset: state.Preset, DisabledTools: held.DisabledTools,
-		Policy: held.Policy, SessionAllowances: held.Allowances,
+		Policy: held.Policy, SessionAllowances: held.Allowances, Allowances: append([]protocol.Allowance{}, held.Allowed...),
 	}
 	if a, err := m.agents.Supervisor().Agent(c.Agent); err == nil {
 		result.Pending = a.PermissionRequests()
 	}
 	return result, nil
+}
+
+func (m *settingsMethods) revokeAllowances(ctx context.Context, c *rpc.Call, p api.RevokeAllowancesParams) (protocol.RevokeAllowancesAnswer, error) {
+	if p.Allowances != nil && len(*p.Allowances) == 0 {
+		return protocol.RevokeAllowancesAnswer{}, api.Invalid("allowances", "is empty: leave it out to take all back")
+	}
+	return set(ctx, m.agents, c, "allowances", protocol.RevokeAllowances{Allowances: protocol.Value(p.Allowances)})
 }
 
 func (m *settingsMethods) setPermissions(ctx context.Context, c *rpc.Call, p api.SetPermissionsParams) (api.SetPermissionsResult, error) {

@@ -226,6 +226,16 @@ func (env *Env) allow(grants []protocol.Allowance) {
 	env.cancelDecided()
 }
 
+// Revoke takes allowances back, all if none are named, and says how many are gone and which are left.
+// A call that runs goes on.
+func (env *Env) Revoke(revoked []protocol.Allowance) (gone uint64, left []protocol.Allowance) {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	before := len(env.allowances)
+	env.allowances = protocol.Without(env.allowances, revoked)
+	return uint64(before - len(env.allowances)), append([]protocol.Allowance{}, env.allowances...)
+}
+
 // shownInput is an input as a question shows it.
 func shownInput(input jsontext.Value) jsontext.Value {
 	if len(input) <= maxInput {

@@ -2,6 +2,7 @@ package transcript
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -19,9 +20,9 @@ type Checkpoint struct {
 	// message records before this one.
 	Kept     uint64   `json:"kept,omitzero" wire:"default"`
 	Settings Settings `json:"settings"`
-	// LeftOut are the turns whose messages later requests do without, the latest
-	// maxLeftOut of them.
-	LeftOut []string `json:"left_out,omitempty" wire:"default"`
+	// LeftOut are the messages that later requests do without, by their places in the conversation,
+	// in order.
+	LeftOut []Span `json:"left_out,omitempty" wire:"default"`
 	// Allowances and Notes are in the order they were made; a note that was
 	// taken back is not there.
 	Allowances []protocol.Allowance `json:"allowances,omitempty" wire:"default"`
@@ -46,8 +47,11 @@ type OpenTurn struct {
 	Usage  protocol.TurnUsage `json:"usage"` // a part of the session's
 }
 
-// maxLeftOut bounds the turns that a checkpoint says are left out.
-const maxLeftOut = 64
+// Span is a row of messages: from the one at From to the one before To.
+type Span struct {
+	From uint64 `json:"from"`
+	To   uint64 `json:"to"`
+}
 
 // maxCheckpoint bounds a checkpoint, in bytes. A record that would carry a larger one
 // carries none.
@@ -87,15 +91,13 @@ func (c *Checkpoint) apply(r Record) {
 		c.count(beyond(r.Usage, counted))
 		c.Open = nil
 		c.Turns++
-		if r.LeftOut && r.TurnID != "" {
-			c.LeftOut = append(c.LeftOut, r.TurnID)
-			c.LeftOut = c.LeftOut[max(0, len(c.LeftOut)-maxLeftOut):]
-		}
 		c.LastOutcome, c.LastActionAt = r.Outcome, r.At
 	case Compaction:
 		c.add(r.Usage)
 	case Allowance:
 		c.Allowances = append(c.Allowances, r.Allowance)
+	case Revocation:
+		c.Allowances = protocol.Without(c.Allowances, r.Allowances)
 	case Note:
 		c.note(r)
 	case Reset:
@@ -200,17 +202,24 @@ type Writer struct {
 	pieces     bool   // there are some since the last whole message
 	undone     bool   // as of a State
 	since      uint64
+	leftOut    []Span
+	turn       uint64 // where the open turn begins; noTurn if that is not known
 }
+
+const noTurn = math.MaxUint64
 
 // Writer goes on with the session of s.
 func (s *State) Writer() Writer {
-	return Writer{s.Checkpoint.clone(), uint64(len(s.Messages)), s.summaries, len(s.text)+len(s.thinking) > 0, s.undone, s.since}
+	return Writer{
+		checkpoint: s.Checkpoint.clone(), messages: uint64(len(s.Messages)), summaries: s.summaries, pieces: len(s.text)+len(s.thinking) > 0,
+		undone: s.undone, since: s.since, leftOut: s.leftOut(), turn: s.openTurn(),
+	}
 }
 
 // Clone is w as it is, to go back to.
 func (w *Writer) Clone() Writer {
 	c := *w
-	c.checkpoint = w.checkpoint.clone()
+	c.checkpoint, c.leftOut = w.checkpoint.clone(), slices.Clone(w.leftOut)
 	return c
 }
 
@@ -220,6 +229,7 @@ func (w *Writer) Append(dst []byte, r Record) ([]byte, error) {
 	case Compaction:
 		next := w.Clone()
 		next.checkpoint.apply(r)
+		next.compact(r.Dropped)
 		next.messages -= min(r.Dropped, next.messages)
 		next.summaries -= min(r.Dropped, next.summaries)
 		// An earlier summary that is kept is no message record, the pieces of an answer are in no
@@ -237,6 +247,7 @@ func (w *Writer) Append(dst []byte, r Record) ([]byte, error) {
 		next := w.Clone()
 		next.checkpoint.apply(r)
 		next.messages, next.summaries, next.pieces, next.undone, next.since = 0, 0, false, false, 0
+		next.leftOut, next.turn = nil, noTurn
 		r.Checkpoint = next.carried()
 		return w.become(next, dst, r)
 	default:
@@ -257,9 +268,13 @@ func (w *Writer) become(next Writer, dst []byte, r Record) ([]byte, error) {
 }
 
 func (w *Writer) add(r Record) {
+	open := w.checkpoint.Open != nil
 	w.checkpoint.apply(r)
 	switch r := r.(type) {
 	case Message:
+		if r.Message.Role == protocol.RoleUser {
+			w.turn = w.messages
+		}
 		w.messages++
 		if w.undone {
 			w.since++
@@ -268,18 +283,50 @@ func (w *Writer) add(r Record) {
 	case Partial:
 		w.pieces = true
 	case TurnEnd:
-		w.pieces = false
+		if w.pieces = false; r.LeftOut && open && w.turn != noTurn {
+			w.leftOut = append(w.leftOut, Span{w.turn, w.messages})
+		}
+		w.turn = noTurn
 	case Undo:
+		w.leftOut, w.turn = before(w.leftOut, r.Kept), noTurn
 		w.messages, w.summaries = min(w.messages, r.Kept), min(w.summaries, r.Kept)
 		w.pieces, w.undone, w.since = false, true, 0
 	default:
 	}
 }
 
+// compact moves the places of messages: the first dropped give way to a summary.
+func (w *Writer) compact(dropped uint64) {
+	var left []Span
+	for _, s := range w.leftOut {
+		if s.To > dropped {
+			left = append(left, Span{max(s.From, dropped) - dropped + 1, s.To - dropped + 1})
+		}
+	}
+	w.leftOut = left
+	switch {
+	case w.turn == noTurn:
+	case w.turn < dropped:
+		w.turn = noTurn
+	default:
+		w.turn += 1 - dropped
+	}
+}
+
+// before are the spans of the first n messages.
+func before(spans []Span, n uint64) (left []Span) {
+	for _, s := range spans {
+		if s.From < n {
+			left = append(left, Span{s.From, min(s.To, n)})
+		}
+	}
+	return left
+}
+
 // carried is the checkpoint for a record; nil if it would be too large.
 func (w *Writer) carried() *Checkpoint {
 	c := w.checkpoint.clone()
-	c.Kept = w.messages
+	c.Kept, c.LeftOut = w.messages, w.leftOut
 	if data, err := json.Marshal(c); err != nil || len(data) > maxCheckpoint {
 		return nil
 	}

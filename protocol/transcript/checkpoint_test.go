@@ -41,6 +41,9 @@ func anyRecord(r *rand.Rand, s *transcript.State, n int) transcript.Record {
 	case 8:
 		return transcript.Settings{Model: ptr(fmt.Sprint("m", r.IntN(3))), PromptLayers: r.IntN(2) == 0, At: at}
 	case 9:
+		if r.IntN(4) == 0 {
+			return transcript.Revocation{Allowances: s.Allowances[:min(len(s.Allowances), r.IntN(2))], At: at}
+		}
 		return transcript.Allowance{Allowance: protocol.Allowance{Tool: text}, At: at}
 	case 10:
 		note := transcript.Note{Key: fmt.Sprint(r.IntN(3)), At: at}

@@ -116,6 +116,12 @@ type (
 		At        time.Time          `json:"at"` // UTC
 	}
 
+	// Revocation takes allowances back; all if it names none.
+	Revocation struct {
+		Allowances []protocol.Allowance `json:"allowances,omitempty" wire:"default"`
+		At         time.Time            `json:"at"` // UTC
+	}
+
 	// Note is one thing that the model gets beside the conversation. The
 	// latest note of a key holds; one without data takes it back.
 	Note struct {
@@ -152,6 +158,7 @@ func (Partial) Kind() string    { return "partial" }
 func (TurnEnd) Kind() string    { return "turn_end" }
 func (Compaction) Kind() string { return "compaction" }
 func (Allowance) Kind() string  { return "allowance" }
+func (Revocation) Kind() string { return "revocation" }
 func (Note) Kind() string       { return "note" }
 func (Reset) Kind() string      { return "reset" }
 func (Undo) Kind() string       { return "undo" }
@@ -164,6 +171,7 @@ func (Partial) record()    {}
 func (TurnEnd) record()    {}
 func (Compaction) record() {}
 func (Allowance) record()  {}
+func (Revocation) record() {}
 func (Note) record()       {}
 func (Reset) record()      {}
 func (Undo) record()       {}
@@ -269,6 +277,8 @@ func Decode(line []byte) (Record, error) {
 		return fill[Compaction](line)
 	case "allowance":
 		return fill[Allowance](line)
+	case "revocation":
+		return fill[Revocation](line)
 	case "note":
 		return fill[Note](line)
 	case "reset":

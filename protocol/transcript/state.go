@@ -80,12 +80,10 @@ func (p parser) restore(r Record, c Checkpoint) {
 	if c.ResetID != "" {
 		p.SessionID = c.ResetID
 	}
-	for _, id := range c.LeftOut {
-		for i := range p.Messages {
-			p.Messages[i].LeftOut = p.Messages[i].LeftOut || p.Messages[i].TurnID == id
-		}
+	for _, span := range c.LeftOut {
+		p.leaveOut(span)
 	}
-	c.Kept = 0
+	c.Kept, c.LeftOut = 0, nil
 	p.Checkpoint = c
 }
 
@@ -118,8 +116,8 @@ func (s *State) Apply(r Record) error {
 		s.thinking = append(s.thinking, r.Thinking...)
 	case TurnEnd:
 		s.text, s.thinking = nil, nil
-		if r.LeftOut {
-			s.leaveOut(r.TurnID)
+		if turn := s.openTurn(); r.LeftOut && turn != noTurn {
+			s.leaveOut(Span{turn, uint64(len(s.Messages))})
 		}
 	case Compaction:
 		if r.Dropped > uint64(len(s.Messages)) {
@@ -138,17 +136,42 @@ func (s *State) Apply(r Record) error {
 		s.summaries, s.undone, s.since = min(s.summaries, r.Kept), true, 0
 	case Reset:
 		*s = State{Header: s.Header, SessionID: r.SessionID, Checkpoint: s.Checkpoint}
-	case Settings, Allowance, Note, Unknown, Header:
+	case Settings, Allowance, Revocation, Note, Unknown, Header:
 	}
 	s.apply(r)
 	return nil
 }
 
-// leaveOut marks the messages of a turn.
-func (s *State) leaveOut(turnID string) {
-	for i := len(s.Messages) - 1; turnID != "" && i >= 0 && s.Messages[i].TurnID == turnID; i-- {
+// openTurn is where the open turn begins; noTurn if there is none, or its beginning is in a summary.
+func (s *State) openTurn() uint64 {
+	for i := len(s.Messages) - 1; s.Open != nil && i >= int(s.summaries); i-- {
+		if s.Messages[i].Role == protocol.RoleUser {
+			return uint64(i)
+		}
+	}
+	return noTurn
+}
+
+// leaveOut marks messages.
+func (s *State) leaveOut(span Span) {
+	for i := span.From; i < min(span.To, uint64(len(s.Messages))); i++ {
 		s.Messages[i].LeftOut = true
 	}
+}
+
+// leftOut are the messages that are marked.
+func (s *State) leftOut() (spans []Span) {
+	for i, m := range s.Messages {
+		at, last := uint64(i), len(spans)-1
+		switch {
+		case !m.LeftOut:
+		case last >= 0 && spans[last].To == at:
+			spans[last].To++
+		default:
+			spans = append(spans, Span{at, at + 1})
+		}
+	}
+	return spans
 }
 
 // Repair closes a turn that the end of its process cut off: calls without a

@@ -91,6 +91,8 @@ func (c *Child) answer(cmd protocol.Command) {
 		c.Respond(cmd, ok{"ok": true})
 	case protocol.SetCwd:
 		c.Respond(cmd, ok{"ok": true, "cwd": cmd.Cwd})
+	case protocol.RevokeAllowances:
+		c.Respond(cmd, ok{"ok": true, "revoked": len(cmd.Allowances), "allowances": []ok{}})
 	case protocol.SetSystemPrompt:
 		c.Respond(cmd, ok{"ok": true, "system_prompt_path": nil})
 	case protocol.SetPermissions:

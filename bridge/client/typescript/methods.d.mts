@@ -672,6 +672,7 @@ export type GetPermissionsResult = {
     exec_dirs: Record<string, Array<string>>;
     tools: Array<string>;
   };
+  allowances: Array<{ tool: string; action: string; dir?: string; programs?: Array<string>; hosts?: Array<string> }>;
   pending: Array<{
     request_id: string;
     turn_id: string;
@@ -686,6 +687,14 @@ export type GetPermissionsResult = {
     deadline: string;
     decisions: Array<"allow_once" | "allow_session" | "deny">;
   }>;
+};
+
+export type RevokeAllowancesParams = {
+  allowances?: Array<{ tool: string; action: string; dir?: string; programs?: Array<string>; hosts?: Array<string> }> | null;
+};
+export type RevokeAllowancesResult = {
+  revoked: number;
+  allowances: Array<{ tool: string; action: string; dir?: string; programs?: Array<string>; hosts?: Array<string> }>;
 };
 
 export type SetPermissionsParams = {
@@ -972,6 +981,8 @@ export interface Methods {
   setCwd(params: SetCwdParams, options?: CallOptions): Promise<SetCwdResult>;
   /** Return the agent's permissions, and the calls that wait for an approval. */
   getPermissions(params?: GetPermissionsParams, options?: CallOptions): Promise<GetPermissionsResult>;
+  /** Take back what was allowed to the agent for its session. */
+  revokeAllowances(params?: RevokeAllowancesParams, options?: CallOptions): Promise<RevokeAllowancesResult>;
   /** Change the agent's permissions, at once. */
   setPermissions(params?: SetPermissionsParams, options?: CallOptions): Promise<SetPermissionsResult>;
   /** Return the agent's limits, and the tokens that it has used. */

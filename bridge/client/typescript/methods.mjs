@@ -42,6 +42,7 @@ export const METHODS = {
   setModel: ["set_model", "agent", "", 0],
   setCwd: ["set_cwd", "agent", "", 0],
   getPermissions: ["get_permissions", "agent", "reads", 0],
+  revokeAllowances: ["revoke_allowances", "agent", "", 0],
   setPermissions: ["set_permissions", "agent", "", 0],
   getLimits: ["get_limits", "agent", "reads", 0],
   setLimits: ["set_limits", "agent", "", 0],

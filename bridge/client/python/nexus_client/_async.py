@@ -376,6 +376,10 @@ class AsyncMethods:
         """Return the agent's permissions, and the calls that wait for an approval."""
         return cast(results.GetPermissions, await self._call("get_permissions", locals()))
 
+    async def revoke_allowances(self, allowances: Optional[List[params.Allowance]] = None) -> results.RevokeAllowances:
+        """Take back what was allowed to the agent for its session."""
+        return cast(results.RevokeAllowances, await self._call("revoke_allowances", locals()))
+
     async def set_permissions(
         self,
         preset: Optional[str] = None,

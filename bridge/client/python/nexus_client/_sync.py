@@ -376,6 +376,10 @@ class SyncMethods:
         """Return the agent's permissions, and the calls that wait for an approval."""
         return cast(results.GetPermissions, self._call("get_permissions", locals()))
 
+    def revoke_allowances(self, allowances: Optional[List[params.Allowance]] = None) -> results.RevokeAllowances:
+        """Take back what was allowed to the agent for its session."""
+        return cast(results.RevokeAllowances, self._call("revoke_allowances", locals()))
+
     def set_permissions(
         self,
         preset: Optional[str] = None,

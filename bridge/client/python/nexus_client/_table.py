@@ -54,6 +54,7 @@ METHODS: Dict[str, Method] = {
     "set_model": Method("agent", "", 0, ("model",)),
     "set_cwd": Method("agent", "", 0, ("cwd",)),
     "get_permissions": Method("agent", "reads", 0, ()),
+    "revoke_allowances": Method("agent", "", 0, ()),
     "set_permissions": Method("agent", "", 0, ()),
     "get_limits": Method("agent", "reads", 0, ()),
     "set_limits": Method("agent", "", 0, ()),

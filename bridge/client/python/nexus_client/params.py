@@ -93,6 +93,17 @@ class Attachment(_Attachment, total=False):
     mime: Optional[str]
 
 
+class _Allowance(TypedDict):
+    tool: str
+    action: str
+
+
+class Allowance(_Allowance, total=False):
+    dir: str
+    programs: List[str]
+    hosts: List[str]
+
+
 class ToolRule(TypedDict, total=False):
     mode: Literal["allow", "ask", "deny"]
     allowed_paths: List[str]

@@ -626,13 +626,33 @@ class SessionAllowances(TypedDict):
     tools: List[str]
 
 
+class _Allowance(TypedDict):
+    tool: str
+    action: str
+
+
+class Allowance(_Allowance, total=False):
+    dir: str
+    programs: List[str]
+    hosts: List[str]
+
+
 class GetPermissions(TypedDict):
     permission_level: str
     preset: str
     disabled_tools: List[str]
     policy: PermissionPolicy
     session_allowances: SessionAllowances
+    allowances: List[Allowance]
     pending: List[PermissionRequest]
+
+
+class RevokeAllowancesAnswer(TypedDict):
+    revoked: int
+    allowances: List[Allowance]
+
+
+RevokeAllowances = RevokeAllowancesAnswer
 
 
 class SetPermissions(TypedDict):
