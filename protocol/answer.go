@@ -246,6 +246,7 @@ func (SetPermissions) Answer(r Response) (SetPermissionsAnswer, error) {
 func (RevokeAllowances) Answer(r Response) (RevokeAllowancesAnswer, error) {
 	return answer[RevokeAllowancesAnswer](r)
 }
+
 func (SetSystemPrompt) Answer(r Response) (SetSystemPromptAnswer, error) {
 	return answer[SetSystemPromptAnswer](r)
 }

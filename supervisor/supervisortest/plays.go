@@ -58,15 +58,7 @@ func (c *Child) answer(cmd protocol.Command) {
 		c.setModel(cmd.Model)
 		c.Respond(cmd, ok{"ok": true, "model": cmd.Model})
 	case protocol.SetSettings:
-		if protocol.Value(cmd.Settings.FallbackModel) == "nosuch/m" {
-			c.Respond(cmd, ok{"ok": false, "error": "set_settings: member \"fallback_model\": unknown provider \"nosuch\""})
-			return
-		}
-		c.mu.Lock()
-		c.settings = cmd.Settings.Over(c.settings)
-		held := c.settings
-		c.mu.Unlock()
-		c.Respond(cmd, ok{"ok": true, "settings": held})
+		c.setSettings(cmd)
 	case protocol.SetToolOutput:
 		c.toolOutput.Store(cmd.On)
 		c.Respond(cmd, ok{"ok": true})
@@ -128,4 +120,16 @@ func (c *Child) setModel(model string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.model = model
+}
+
+func (c *Child) setSettings(cmd protocol.SetSettings) {
+	if protocol.Value(cmd.Settings.FallbackModel) == "nosuch/m" {
+		c.Respond(cmd, map[string]any{"ok": false, "error": "set_settings: member \"fallback_model\": unknown provider \"nosuch\""})
+		return
+	}
+	c.mu.Lock()
+	c.settings = cmd.Settings.Over(c.settings)
+	held := c.settings
+	c.mu.Unlock()
+	c.Respond(cmd, map[string]any{"ok": true, "settings": held})
 }
