@@ -315,7 +315,9 @@ func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *con
 		o.Spill, o.Temp = filepath.Join(scratch.Path(), "kept"), filepath.Join(scratch.Path(), "temp")
 		o.Home = filepath.Join(scratch.Path(), "home")
 	}
-	if session := a.options.Journal.Path(); session != "" {
+	// One that is unnamed may be of a parent that begins one for each question: their caches would
+	// fill the disk until they expire.
+	if session := a.options.Journal.Path(); session != "" && a.options.Journal.Name() != "" {
 		o.Home = strings.TrimSuffix(session, filepath.Ext(session)) + transcript.HomeSuffix
 	}
 	asked := f.permissions != nil || f.preset != ""
