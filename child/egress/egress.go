@@ -1,15 +1,18 @@
-// Package egress says which addresses an agent's own connections may go to. What runs as a
-// program has the bounds of the kernel instead (child/sandbox).
+// Package egress says which addresses an agent's own connections may go to, and lets programs
+// out to named hosts: a Gate is the one way out of a program that the kernel holds
+// (child/sandbox).
 //
 //	dialer := egress.Rule{}.Dialer()             // the public internet alone
 //	dialer := egress.Rule{Private: true}.Dialer() // all but addresses that no server of ours has
 //	_, err := dialer.DialContext(ctx, "tcp", "example.com:443")
+//	rules.Gate = egress.NewGate(egress.GateOptions{Hosts: []string{"proxy.golang.org"}})
 //
 // An address is checked when the system is about to connect to it, after its name was looked
 // up: whatever a name stands for, and whatever it stands for a moment later, the connection
 // goes to the address that was checked or to none. Addresses of a cloud's metadata, which give
 // a machine's credentials to whoever asks, are never reached. All of it is safe for concurrent
-// use and keeps no state. The contract is child/AGENT.md §4.4 and §4.9.
+// use; a Gate remembers what it refused, and nothing else has state. The contract is
+// child/AGENT.md §4.4, §4.5 and §4.9.
 package egress
 
 import (
