@@ -11,6 +11,8 @@ type (
 		// Cache is a directory in which a checker may keep what it compiled. One that needs
 		// it makes it, and does without where it cannot; "" for none.
 		Cache string `json:"cache" wire:"default"`
+		// Server is the path of the server's program, which has a checker of its own; "" for none.
+		Server string `json:"server" wire:"default"`
 	}
 
 	// CodeAnswer is the answer to a CodeCheck: a result, or else why there is none.
@@ -34,7 +36,7 @@ type (
 	// CodeChecker is what looked at the code.
 	CodeChecker struct {
 		Name    string   `json:"name"`
-		Version string   `json:"version"` // the first line of what it says of itself; "" if it says nothing
+		Version string   `json:"version"` // the line of what it says of itself; "" if it says nothing
 		Command []string `json:"command"` // [] for what is built in
 	}
 

@@ -73,7 +73,11 @@ func Check(ctx context.Context, r protocol.CodeCheck, environ []string) (protoco
 		if t.fragments && !isFragment(r.Code) {
 			continue
 		}
-		if program := find(t.program, environ); program != "" {
+		program := find(t.program, environ)
+		if t.program == ofServer {
+			program = r.Server
+		}
+		if program != "" {
 			return t.check(ctx, r, program, environ)
 		}
 		if !t.fragments { // its program is among those of the others

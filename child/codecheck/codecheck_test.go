@@ -287,7 +287,8 @@ func TestFailures(t *testing.T) {
 	for _, tt := range []struct{ language, kind, message string }{
 		{"go", "missing", "no checker for go is on this machine: install go or gofmt"},
 		{"TypeScript", "missing", "install tsc"},
-		{"cobol", "language", `"cobol" is none of c, cpp, go, javascript, json, jsx, python, rust, shell, sql, tsx, typescript`},
+		{"cobol", "language", `"cobol" is none of c, cpp, go, javascript, json, jsx, python, rust, shell, sql, tsx, typescript, yaml`},
+		{"yml", "missing", "install nexus"},
 	} {
 		_, err := codecheck.Check(t.Context(), protocol.CodeCheck{Language: tt.language}, empty)
 		failure, ok := errors.AsType[*protocol.CodeError](err)

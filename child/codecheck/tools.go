@@ -58,10 +58,13 @@ const (
 	jsonSyntax               // no checker, but the code itself, which is JSON
 )
 
+// ofServer is the program of the server, which is not looked for on PATH.
+const ofServer = "nexus"
+
 var aliases = map[string]string{
 	"golang": "go", "py": "python", "python3": "python", "js": "javascript", "node": "javascript", "ts": "typescript",
 	"sh": "shell", "bash": "shell", "c++": "cpp", "rs": "rust",
-	"sqlite": "sql", "javascriptreact": "jsx", "typescriptreact": "tsx",
+	"yml": "yaml", "sqlite": "sql", "javascriptreact": "jsx", "typescriptreact": "tsx",
 }
 
 // languages are the checkers of each language, the most thorough first.
@@ -115,6 +118,7 @@ var languages = map[string][]tool{
 		args: []string{"-I", "-B", "-c", prepareSQL}, file: "code.sql", absent: sqlAbsent,
 	}},
 	"json": {{name: "json", output: jsonSyntax}},
+	"yaml": {{name: "nexus check-yaml", program: ofServer, version: []string{"check-yaml"}, args: []string{"check-yaml"}, file: "code.yaml", output: lines}},
 }
 
 // tsc looks at the code in a file of that name.

@@ -32,6 +32,7 @@ const (
 type checkers struct {
 	child   string
 	config  settingsSource // has the whole environment of a checker
+	server  string         // our own program, which checks YAML; "" if it is not known
 	cache   string         // what checkers keep of their own; the one that needs it makes it
 	scratch string         // where each check has a directory
 	guard   *proc.Guard
@@ -40,8 +41,13 @@ type checkers struct {
 }
 
 func newCheckers(child string, current settingsSource, cfg *config.Config, guard *proc.Guard, log *zap.Logger) *checkers {
+	server, err := os.Executable()
+	if err != nil {
+		log.Warn("YAML is not checked", zap.Error(err))
+	}
 	return &checkers{
-		child: child, config: current, cache: cfg.Home.CacheDir(), scratch: cfg.Home.ScratchDir(), guard: guard, log: log.Named("check"),
+		server: server,
+		child:  child, config: current, cache: cfg.Home.CacheDir(), scratch: cfg.Home.ScratchDir(), guard: guard, log: log.Named("check"),
 		room: make(chan struct{}, maxChecks),
 	}
 }
@@ -54,7 +60,7 @@ func (c *checkers) Check(ctx context.Context, p api.ValidateCodeParams) (api.Val
 	case <-ctx.Done():
 		return api.ValidateCodeResult{}, ctx.Err()
 	}
-	request, err := json.Marshal(protocol.CodeCheck{Code: p.Code, Language: p.Language, Rules: append([]string{}, protocol.Value(p.Rules)...), Cache: c.cache})
+	request, err := json.Marshal(protocol.CodeCheck{Code: p.Code, Language: p.Language, Rules: append([]string{}, protocol.Value(p.Rules)...), Cache: c.cache, Server: c.server})
 	if err != nil {
 		return api.ValidateCodeResult{}, fmt.Errorf("encode a check: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/mcpserve"
 	"nexus.internal/cmd/internal/version"
+	"nexus.internal/cmd/internal/yamlcheck"
 )
 
 // linked is the version, where the linker sets it (make build).
@@ -33,6 +34,7 @@ func main() {
 	app.Add(serveCommand(app))
 	app.Add(configCommand(app))
 	app.Add(mcpserve.Command(app))
+	app.Add(yamlcheck.Command(os.Stdout))
 	addBackup(app)
 	addChaos(app)
 	os.Exit(app.Run(context.Background(), flagAsVerb(os.Args[1:])))
