@@ -110,7 +110,7 @@ func TestHostCreate(t *testing.T) {
 	f.want("box", "create_agent", `{"agent_id":"d","preset":"trusted"}`,
 		"error -32602 Invalid parameter preset: trusted is more than the parent's sandboxed")
 	f.want("trusted", "create_agent", `{"agent_id":"d","preset":"yolo"}`,
-		"error -32602 Invalid parameter preset: yolo cannot be granted over RPC")
+		"error -32602 Invalid parameter preset: yolo cannot be granted over RPC, but by create_agent if allow_yolo is true in server of the home's configuration")
 	f.want("trusted", "create_agent", `{"agent_id":"d","parent_agent_id":"box"}`,
 		"error -32602 Invalid parameter parent_agent_id: trusted creates agents for itself alone")
 	f.want("trusted", "create_agent", `{"agent_id":"d","parent_agent_id":"trusted","limits":{"colour":5}}`, "error -32602 Unknown parameter: limits.colour: known are: "+

@@ -76,7 +76,7 @@ type Settings struct {
 	// Presets are those of the configuration, by the built-in preset that each is
 	// made of. May be nil.
 	Presets map[string]string
-	// AllowYolo lets saved sessions that are yolo start as such.
+	// AllowYolo lets create_agent make agents that are yolo, and saved sessions that are start as such.
 	AllowYolo bool
 }
 

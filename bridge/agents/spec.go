@@ -92,7 +92,11 @@ func (r *Registry) spec(p api.CreateAgentParams, up parent) (supervisor.Spec, er
 		s.Permissions.Preset = cmp.Or(s.Permissions.Preset, rights.Sandboxed)
 		s.Ceiling, s.Labels.Depth = ceilingOf(up.state), up.labels.Depth+1
 	}
-	if preset := s.Permissions.Preset; preset != "" {
+	switch preset := s.Permissions.Preset; {
+	case preset == "":
+	case preset == rights.Yolo && up.agent == nil && r.settings.Load().AllowYolo: // no agent gets here without a parent
+		r.log.Warn("an agent is created as yolo: it does everything without asking, and nothing confines its programs", zap.String("agent", s.ID))
+	default:
 		if _, err := r.Basis(preset); err != nil {
 			return supervisor.Spec{}, err
 		}
@@ -155,7 +159,7 @@ func (r *Registry) Basis(name string) (string, error) {
 	presets := r.settings.Load().Presets
 	switch basis, ok := presets[name]; {
 	case basis == rights.Yolo || name == rights.Yolo:
-		return "", api.Invalid("preset", "yolo cannot be granted over RPC")
+		return "", api.Invalid("preset", "yolo cannot be granted over RPC, but by create_agent if allow_yolo is true in server of the home's configuration")
 	case ok:
 		return basis, nil
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/protocol"
-	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/strict"
 	"nexus.internal/protocol/suggest"
 	"nexus.internal/protocol/textcut"
@@ -307,8 +306,6 @@ func (p CreateAgentParams) checkPermissions() error {
 // configuration has, the server knows.
 func checkPreset(name string) error {
 	switch {
-	case name == rights.Yolo:
-		return Invalid("preset", "yolo cannot be granted over RPC")
 	case name == "" || strings.ContainsFunc(name, control):
 		return Invalid("preset", "want the name of a preset")
 	}

@@ -155,7 +155,8 @@ type Server struct {
 	RequestsPerMinute uint64 `json:"requests_per_minute" wire:"default"`
 	// RequireSignatures refuses requests that are not signed.
 	RequireSignatures bool `json:"require_signatures" wire:"default"`
-	// AllowYolo lets agents of saved sessions that are yolo stay so.
+	// AllowYolo lets create_agent make agents that are yolo, and those of saved sessions that are
+	// stay so.
 	AllowYolo bool `json:"allow_yolo" wire:"default"`
 	// Spares is how many processes wait to become agents; nil is DefaultSpares.
 	Spares *uint64 `json:"spares,omitzero"`
