@@ -61,7 +61,7 @@ func Check(ctx context.Context, r protocol.CodeCheck, environ []string) (protoco
 	if known, ok := aliases[language]; ok {
 		language = known
 	}
-	tools, ok := languages[language]
+	tools, ok := languages()[language]
 	if !ok {
 		return protocol.CodeResult{}, &protocol.CodeError{Kind: protocol.UnknownLanguage, Message: fmt.Sprintf("%.40q is none of %s", r.Language, strings.Join(Languages(), ", "))}
 	}
@@ -90,7 +90,7 @@ func Check(ctx context.Context, r protocol.CodeCheck, environ []string) (protoco
 // Languages are the names of the languages that are known, sorted.
 func Languages() []string {
 	var names []string
-	for name := range languages {
+	for name := range languages() {
 		names = append(names, name)
 	}
 	slices.Sort(names)

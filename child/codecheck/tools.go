@@ -68,58 +68,60 @@ var aliases = map[string]string{
 }
 
 // languages are the checkers of each language, the most thorough first.
-var languages = map[string][]tool{
-	"go": {
-		goFragment,
-		{
-			name: "go vet", program: "go", version: []string{"version"}, args: []string{"vet"}, file: "main.go", cache: "GOCACHE",
-			env:    []string{"GO111MODULE=auto", "GOFLAGS=", "GOPROXY=off", "GOTOOLCHAIN=local", "CGO_ENABLED=0", "GOTELEMETRY=off", "GOENV=off"},
-			output: lines, grammar: &gofmt,
+var languages = sync.OnceValue(func() map[string][]tool {
+	return map[string][]tool{
+		"go": {
+			goFragment,
+			{
+				name: "go vet", program: "go", version: []string{"version"}, args: []string{"vet"}, file: "main.go", cache: "GOCACHE",
+				env:    []string{"GO111MODULE=auto", "GOFLAGS=", "GOPROXY=off", "GOTOOLCHAIN=local", "CGO_ENABLED=0", "GOTELEMETRY=off", "GOENV=off"},
+				output: lines, grammar: &gofmt,
+			},
+			gofmt,
 		},
-		gofmt,
-	},
-	"python": {
-		{
-			name: "ruff", program: "ruff", version: []string{"--version"}, args: []string{"check", "--isolated", "--no-cache", "--output-format=concise"},
-			file: "code.py", output: lines, rules: "--select=",
+		"python": {
+			{
+				name: "ruff", program: "ruff", version: []string{"--version"}, args: []string{"check", "--isolated", "--no-cache", "--output-format=concise"},
+				file: "code.py", output: lines, rules: "--select=",
+			},
+			{name: "python", program: "python3", version: []string{"--version"}, args: []string{"-I", "-B", "-c", compilePython}, file: "code.py"},
 		},
-		{name: "python", program: "python3", version: []string{"--version"}, args: []string{"-I", "-B", "-c", compilePython}, file: "code.py"},
-	},
-	"javascript": {{
-		name: "node --check", program: "node", version: []string{"--version"}, args: []string{"--check"}, output: nodeTrace,
-		forms: []form{{file: "code.cjs"}, {file: "code.mjs"}}, isSecond: moduleWord, wrongForm: anything, keepFirst: true,
-	}},
-	"typescript": {tsc("code.ts")},
-	"tsx":        {tsc("code.tsx", "--jsx", "preserve")},
-	"jsx":        {tsc("code.jsx", "--jsx", "preserve", "--allowJs")},
-	"shell": {
-		{
-			name: "shellcheck", program: "shellcheck", version: []string{"--version"}, args: []string{"--norc", "--shell=bash", "--format=gcc"},
-			file: "code.sh", rules: "--include=",
+		"javascript": {{
+			name: "node --check", program: "node", version: []string{"--version"}, args: []string{"--check"}, output: nodeTrace,
+			forms: []form{{file: "code.cjs"}, {file: "code.mjs"}}, isSecond: moduleWord, wrongForm: anything, keepFirst: true,
+		}},
+		"typescript": {tsc("code.ts")},
+		"tsx":        {tsc("code.tsx", "--jsx", "preserve")},
+		"jsx":        {tsc("code.jsx", "--jsx", "preserve", "--allowJs")},
+		"shell": {
+			{
+				name: "shellcheck", program: "shellcheck", version: []string{"--version"}, args: []string{"--norc", "--shell=bash", "--format=gcc"},
+				file: "code.sh", rules: "--include=",
+			},
+			{name: "bash -n", program: "bash", version: []string{"--version"}, args: []string{"-n"}, file: "code.sh", output: lines},
+			{name: "sh -n", program: "sh", version: []string{"-c", "echo sh"}, args: []string{"-n"}, file: "code.sh", output: lines},
 		},
-		{name: "bash -n", program: "bash", version: []string{"--version"}, args: []string{"-n"}, file: "code.sh", output: lines},
-		{name: "sh -n", program: "sh", version: []string{"-c", "echo sh"}, args: []string{"-n"}, file: "code.sh", output: lines},
-	},
-	"c": {
-		{name: "gcc", program: "gcc", version: []string{"--version"}, args: cArgs, file: "code.c"},
-		{name: "clang", program: "clang", version: []string{"--version"}, args: cArgs, file: "code.c"},
-	},
-	"cpp": {
-		{name: "g++", program: "g++", version: []string{"--version"}, args: cArgs, file: "code.cpp"},
-		{name: "clang++", program: "clang++", version: []string{"--version"}, args: cArgs, file: "code.cpp"},
-	},
-	"rust": {{
-		name: "rustc", program: "rustc", version: []string{"--version"}, absent: rustAbsent,
-		args:  []string{"--emit=metadata", "--error-format=short", "--edition=2021"},
-		forms: []form{{file: "code.rs", args: []string{"--crate-type=lib"}}, {file: "code.rs", args: []string{"--crate-type=bin"}}}, isSecond: rustMain, wrongForm: rustNoMain,
-	}},
-	"sql": {{
-		name: "sqlite", program: "python3", version: []string{"-I", "-B", "-c", "import sqlite3; print('SQLite', sqlite3.sqlite_version)"},
-		args: []string{"-I", "-B", "-c", prepareSQL}, file: "code.sql", absent: sqlAbsent,
-	}},
-	"json": {{name: "json", output: jsonSyntax}},
-	"yaml": {{name: "nexus check-yaml", program: ofServer, version: []string{"check-yaml"}, args: []string{"check-yaml"}, file: "code.yaml", output: lines}},
-}
+		"c": {
+			{name: "gcc", program: "gcc", version: []string{"--version"}, args: cArgs, file: "code.c"},
+			{name: "clang", program: "clang", version: []string{"--version"}, args: cArgs, file: "code.c"},
+		},
+		"cpp": {
+			{name: "g++", program: "g++", version: []string{"--version"}, args: cArgs, file: "code.cpp"},
+			{name: "clang++", program: "clang++", version: []string{"--version"}, args: cArgs, file: "code.cpp"},
+		},
+		"rust": {{
+			name: "rustc", program: "rustc", version: []string{"--version"}, absent: rustAbsent,
+			args:  []string{"--emit=metadata", "--error-format=short", "--edition=2021"},
+			forms: []form{{file: "code.rs", args: []string{"--crate-type=lib"}}, {file: "code.rs", args: []string{"--crate-type=bin"}}}, isSecond: rustMain, wrongForm: rustNoMain,
+		}},
+		"sql": {{
+			name: "sqlite", program: "python3", version: []string{"-I", "-B", "-c", "import sqlite3; print('SQLite', sqlite3.sqlite_version)"},
+			args: []string{"-I", "-B", "-c", prepareSQL}, file: "code.sql", absent: sqlAbsent,
+		}},
+		"json": {{name: "json", output: jsonSyntax}},
+		"yaml": {{name: "nexus check-yaml", program: ofServer, version: []string{"check-yaml"}, args: []string{"check-yaml"}, file: "code.yaml", output: lines}},
+	}
+})
 
 // tsc looks at the code in a file of that name.
 func tsc(file string, more ...string) tool {
