@@ -27,30 +27,76 @@ const (
 var editSpec = tool.Spec{
 	Name: "edit_file",
 	Description: "Replace a piece of a text file by another. The piece must be in the file " +
-		"exactly once, unless replace_all is true. Line endings, encoding and mode of the file stay as they are.",
+		"exactly once, unless replace_all is true. Several pieces at once: edits, in their order, all of them or none. " +
+		"Line endings, encoding and mode of the file stay as they are.",
 	InputSchema: jsontext.Value(`{"type":"object","properties":{` +
 		`"path":{"type":"string","description":"the file, absolute or relative to the working directory"},` +
 		`"old_text":{"type":"string","description":"what is to be replaced, exactly as it stands in the file, with its indentation"},` +
 		`"new_text":{"type":"string","description":"what is to stand there instead"},` +
-		`"replace_all":{"type":"boolean","description":"replace it wherever it stands; false by default"}},` +
-		`"required":["path","old_text","new_text"],"additionalProperties":false}`),
+		`"replace_all":{"type":"boolean","description":"replace it wherever it stands; false by default"},` +
+		`"edits":{"type":"array","description":"instead of old_text and new_text: up to 100 edits, each of what the ones before it made",` +
+		`"items":{"type":"object","properties":{"old_text":{"type":"string"},"new_text":{"type":"string"},"replace_all":{"type":"boolean"}},` +
+		`"required":["old_text","new_text"],"additionalProperties":false}}},` +
+		`"required":["path"],"additionalProperties":false}`),
 }
 
 type editInput struct {
-	Path       string `json:"path"`
+	Path       string         `json:"path"`
+	OldText    *string        `json:"old_text"`
+	NewText    *string        `json:"new_text"`
+	ReplaceAll *bool          `json:"replace_all"`
+	Edits      *[]replacement `json:"edits"`
+}
+
+// replacement is one edit of a file.
+type replacement struct {
 	OldText    string `json:"old_text"`
 	NewText    string `json:"new_text"`
 	ReplaceAll *bool  `json:"replace_all"`
 }
 
+// maxEdits bounds the edits of one call.
+const maxEdits = 100
+
+// edits are those that the input asks for.
+func (in editInput) edits() ([]replacement, error) {
+	switch {
+	case in.Edits == nil && in.OldText == nil:
+		return nil, &strict.Error{Path: "old_text", Problem: "is missing, and so is edits"}
+	case in.Edits == nil && in.NewText == nil:
+		return nil, &strict.Error{Path: "new_text", Problem: "is missing"}
+	case in.Edits == nil:
+		one := replacement{*in.OldText, *in.NewText, in.ReplaceAll}
+		return []replacement{one}, one.check("")
+	case in.OldText != nil || in.NewText != nil || in.ReplaceAll != nil:
+		return nil, &strict.Error{Path: "edits", Problem: "excludes old_text, new_text and replace_all beside it"}
+	case len(*in.Edits) == 0 || len(*in.Edits) > maxEdits:
+		return nil, &strict.Error{Path: "edits", Problem: fmt.Sprintf("has %d edits, want 1 to %d", len(*in.Edits), maxEdits)}
+	}
+	for i, one := range *in.Edits {
+		if err := one.check(fmt.Sprintf("edits[%d].", i)); err != nil {
+			return nil, err
+		}
+	}
+	return *in.Edits, nil
+}
+
+func (r replacement) check(path string) error {
+	switch {
+	case r.OldText == "":
+		return &strict.Error{Path: path + "old_text", Problem: "is empty; write_file makes a file"}
+	case r.OldText == r.NewText:
+		return &strict.Error{Path: path + "new_text", Problem: "is the same as old_text"}
+	}
+	return nil
+}
+
 func (in editInput) about() (path, summary string) { return in.Path, "edit " + in.Path }
 
 func (in editInput) run(ctx context.Context, _ *files, s Space) (tool.Result, error) {
-	switch {
-	case in.OldText == "":
-		return tool.Result{}, &strict.Error{Path: "old_text", Problem: "is empty; write_file makes a file"}
-	case in.OldText == in.NewText:
-		return tool.Result{}, &strict.Error{Path: "new_text", Problem: "is the same as old_text"}
+	edits, err := in.edits()
+	if err != nil {
+		return tool.Result{}, err
 	}
 	p, err := s.find("edit", in.Path, true)
 	if err != nil {
@@ -61,7 +107,7 @@ func (in editInput) run(ctx context.Context, _ *files, s Space) (tool.Result, er
 	if err != nil {
 		return tool.Result{}, err
 	}
-	edited, answer, err := replaced(ctx, content, in.OldText, in.NewText, protocol.Value(in.ReplaceAll))
+	edited, answer, err := replacedAll(ctx, content, edits)
 	if err == nil {
 		edited, err = e.encode(edited)
 	}
@@ -130,6 +176,23 @@ func (c cancelled) Read(p []byte) (int, error) {
 
 func sameState(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// replacedAll is the content after all edits, and a word on each.
+func replacedAll(ctx context.Context, content string, edits []replacement) (edited, answer string, err error) {
+	var words []string
+	edited = content
+	for i, one := range edits {
+		var word string
+		if edited, word, err = replaced(ctx, edited, one.OldText, one.NewText, protocol.Value(one.ReplaceAll)); err != nil {
+			if len(edits) > 1 {
+				err = fmt.Errorf("edits[%d] (nothing was changed): %w", i, err)
+			}
+			return "", "", err
+		}
+		words = append(words, word)
+	}
+	return edited, strings.Join(words, "; "), nil
 }
 
 // replaced is the content with the old text replaced, and a word on where that

@@ -96,6 +96,55 @@ func TestEdit(t *testing.T) {
 	}
 }
 
+// Several edits are made in their order, all of them or none.
+func TestEdits(t *testing.T) {
+	type edit map[string]any
+	for name, tt := range map[string]struct {
+		edits          []edit
+		want, becoming string // becoming is "" where nothing changes
+	}{
+		"two": {
+			[]edit{{"old_text": "a()", "new_text": "first()"}, {"old_text": "return 1", "new_text": "return 2", "replace_all": true}},
+			"edited f: replaced 1 place, in line 1; replaced 2 places, in lines 2 and 6", "func first() {\n\treturn 2\n}\n\nfunc b() {\n\treturn 2\n}\n",
+		},
+		"of what another one made": {
+			[]edit{{"old_text": "func a", "new_text": "func c"}, {"old_text": "func c", "new_text": "func d"}},
+			"edited f: replaced 1 place, in line 1; replaced 1 place, in line 1", strings.Replace(twoFuncs, "func a", "func d", 1),
+		},
+		"the second fails": {
+			[]edit{{"old_text": "func a", "new_text": "func c"}, {"old_text": "return 1", "new_text": "x"}},
+			"!edit f: edits[1] (nothing was changed): old_text is there 2 times, in lines 2 and 6: put more of the text around it into it, or set replace_all", "",
+		},
+		"the second is empty": {[]edit{{"old_text": "func a", "new_text": "func c"}, {"old_text": "", "new_text": "x"}}, `!member "edits[1].old_text" is empty; write_file makes a file`, ""},
+		"none":                {[]edit{}, `!member "edits" has 0 edits, want 1 to 100`, ""},
+		"too many":            {make([]edit, 101), `!member "edits" has 101 edits, want 1 to 100`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoom(t)
+			path := filepath.Join(r.dir, "f")
+			r.put("f", twoFuncs)
+			for i := range tt.edits {
+				if tt.edits[i] == nil {
+					tt.edits[i] = edit{"old_text": "a", "new_text": "b"}
+				}
+			}
+			r.want(tt.want, "edit_file", "path", "f", "edits", tt.edits)
+			want := tt.becoming
+			if want == "" {
+				want = twoFuncs
+			}
+			if got := r.get(path); got != want {
+				t.Errorf("the file is now %q, want %q", got, want)
+			}
+		})
+	}
+	r := newRoom(t)
+	r.put("f", twoFuncs)
+	r.want(`!member "edits" excludes old_text, new_text and replace_all beside it`, "edit_file", "path", "f", "old_text", "a", "edits", []edit{{"old_text": "a", "new_text": "b"}})
+	r.want(`!member "old_text" is missing, and so is edits`, "edit_file", "path", "f")
+	r.want(`!member "new_text" is missing`, "edit_file", "path", "f", "old_text", "a")
+}
+
 func TestEditPaths(t *testing.T) {
 	r := newRoom(t)
 	edit := func(want, path string) {
