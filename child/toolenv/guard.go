@@ -91,7 +91,7 @@ func (snap *turnSnapshot) request(t tool.Tool, call tool.Call) (callRequest, err
 	if r.scope.Summary == "" {
 		r.scope.Summary = "use the tool " + call.Name
 	}
-	policy := underShell(snap.currentPolicy(), call.Name)
+	policy := underSame(snap.currentPolicy(), call.Name)
 	r.call = permission.Call{
 		Tool: call.Name, Action: r.scope.Action, Programs: r.scope.Programs, Hosts: r.scope.Hosts,
 		Plain: confines() && isPlain(r.scope, policy), ReadOnly: isReadOnly(r.scope, policy),
@@ -128,7 +128,7 @@ func (snap *turnSnapshot) decide(r callRequest) (permission.Policy, permission.D
 // it as the model wrote it, if that is true of it too: where links lead that
 // lie out of bounds is none of its business.
 func (snap *turnSnapshot) judge(r callRequest) (permission.Policy, permission.Decision) {
-	policy := underShell(snap.policy(snap.cwd), r.call.Tool)
+	policy := underSame(snap.policy(snap.cwd), r.call.Tool)
 	decision := policy.Decide(r.call)
 	if decision.Verdict != permission.Deny || slices.Equal(r.named, r.call.Paths) {
 		return policy, decision

@@ -10,11 +10,14 @@ import (
 	"nexus.internal/protocol/rights"
 )
 
-// underShell is the policy for a tool: those of jobs run programs as shell does, and what
-// holds for shell holds for them.
-func underShell(p permission.Policy, tool string) permission.Policy {
-	if tool == "job_start" || tool == "job_input" {
+// underSame is the policy for a tool: those of jobs run programs as shell does, and those that move
+// files write as write_file does, so that what holds for these holds for them.
+func underSame(p permission.Policy, tool string) permission.Policy {
+	switch tool {
+	case "job_start", "job_input":
 		return p.Under(tool, "shell")
+	case "move_file", "copy_file", "delete_file":
+		return p.Under(tool, "write_file")
 	}
 	return p
 }

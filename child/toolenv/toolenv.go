@@ -296,10 +296,10 @@ func (env *Env) Tools() *tool.Registry {
 // offers reports whether a tool is any use under a policy. Those for jobs are not where none can
 // be started.
 func offers(p permission.Policy, k builtin) bool {
-	if strings.HasPrefix(k.name, "job_") && underShell(p, "job_start").Tool("job_start", protocol.ActionExecute).Verdict == permission.Deny {
+	if strings.HasPrefix(k.name, "job_") && underSame(p, "job_start").Tool("job_start", protocol.ActionExecute).Verdict == permission.Deny {
 		return false
 	}
-	return underShell(p, k.name).Tool(k.name, k.action).Verdict != permission.Deny
+	return underSame(p, k.name).Tool(k.name, k.action).Verdict != permission.Deny
 }
 
 // sameTool reports whether a and b are one tool; false where that cannot be told.

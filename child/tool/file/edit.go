@@ -91,7 +91,9 @@ func (r replacement) check(path string) error {
 	return nil
 }
 
-func (in editInput) about() (path, summary string) { return in.Path, "edit " + in.Path }
+func (in editInput) about() (paths []string, summary string) {
+	return []string{in.Path}, "edit " + in.Path
+}
 
 func (in editInput) run(ctx context.Context, _ *files, s Space) (tool.Result, error) {
 	edits, err := in.edits()

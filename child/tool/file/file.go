@@ -27,8 +27,7 @@ type Spaces interface {
 	Space(c tool.Call) Space
 }
 
-// Tools returns read_file, list_directory, write_file, edit_file, glob and
-// search_text.
+// Tools returns the tools for files, read_file first.
 func Tools(o Options) []tool.Tool {
 	f := &files{options: o, writer: make(chan struct{}, 1)}
 	return []tool.Tool{
@@ -36,6 +35,9 @@ func Tools(o Options) []tool.Tool {
 		function[listInput]{f, listSpec, protocol.ActionRead},
 		function[writeInput]{f, writeSpec, protocol.ActionWrite},
 		function[editInput]{f, editSpec, protocol.ActionWrite},
+		function[moveInput]{f, moveSpec, protocol.ActionWrite},
+		function[copyInput]{f, copySpec, protocol.ActionWrite},
+		function[deleteInput]{f, deleteSpec, protocol.ActionWrite},
 		function[globInput]{f, globSpec, protocol.ActionRead},
 		function[searchInput]{f, searchSpec, protocol.ActionRead},
 	}
@@ -43,8 +45,8 @@ func Tools(o Options) []tool.Tool {
 
 // input is what a tool of this package is called with.
 type input interface {
-	// about is the path that the call is about, and what it does in a few words.
-	about() (path, summary string)
+	// about are the paths that the call is about, and what it does in a few words.
+	about() (paths []string, summary string)
 	run(ctx context.Context, f *files, s Space) (tool.Result, error)
 }
 
@@ -62,8 +64,8 @@ func (f function[In]) Scope(in jsontext.Value) (tool.Scope, error) {
 	if err := strict.Unmarshal(in, &input, strict.RejectUnknown); err != nil {
 		return tool.Scope{Action: f.action}, err
 	}
-	path, summary := input.about()
-	return tool.Scope{Action: f.action, Paths: []string{path}, Summary: summary}, nil
+	paths, summary := input.about()
+	return tool.Scope{Action: f.action, Paths: paths, Summary: summary}, nil
 }
 
 func (f function[In]) Run(ctx context.Context, c tool.Call) (tool.Result, error) {

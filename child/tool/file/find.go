@@ -35,9 +35,9 @@ type globInput struct {
 	Path    *string `json:"path"`
 }
 
-func (in globInput) about() (path, summary string) {
-	path = protocol.ValueOr(in.Path, ".")
-	return path, fmt.Sprintf("find %s in %s", in.Pattern, path)
+func (in globInput) about() (paths []string, summary string) {
+	path := protocol.ValueOr(in.Path, ".")
+	return []string{path}, fmt.Sprintf("find %s in %s", in.Pattern, path)
 }
 
 func (in globInput) run(ctx context.Context, _ *files, s Space) (tool.Result, error) {

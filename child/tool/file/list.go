@@ -35,9 +35,9 @@ type listInput struct {
 	Path *string `json:"path"`
 }
 
-func (in listInput) about() (path, summary string) {
-	path = protocol.ValueOr(in.Path, ".")
-	return path, "list " + path
+func (in listInput) about() (paths []string, summary string) {
+	path := protocol.ValueOr(in.Path, ".")
+	return []string{path}, "list " + path
 }
 
 func (in listInput) run(ctx context.Context, _ *files, s Space) (tool.Result, error) {

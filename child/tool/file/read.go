@@ -82,7 +82,9 @@ func (in readInput) wanted() ([]lines, error) {
 	return in.Ranges, nil
 }
 
-func (in readInput) about() (path, summary string) { return in.Path, "read " + in.Path }
+func (in readInput) about() (paths []string, summary string) {
+	return []string{in.Path}, "read " + in.Path
+}
 
 func (in readInput) run(ctx context.Context, f *files, s Space) (tool.Result, error) {
 	wanted, err := in.wanted()

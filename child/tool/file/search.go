@@ -63,9 +63,9 @@ type searchInput struct {
 	MaxResults *uint64 `json:"max_results"` // lines, or files
 }
 
-func (in searchInput) about() (path, summary string) {
-	path = protocol.ValueOr(in.Path, ".")
-	return path, fmt.Sprintf("search %s for %s", path, in.Pattern)
+func (in searchInput) about() (paths []string, summary string) {
+	path := protocol.ValueOr(in.Path, ".")
+	return []string{path}, fmt.Sprintf("search %s for %s", path, in.Pattern)
 }
 
 func (in searchInput) run(ctx context.Context, _ *files, space Space) (tool.Result, error) {

@@ -31,8 +31,8 @@ type writeInput struct {
 	Content string `json:"content"`
 }
 
-func (in writeInput) about() (path, summary string) {
-	return in.Path, fmt.Sprintf("write %s (%d bytes)", in.Path, len(in.Content))
+func (in writeInput) about() (paths []string, summary string) {
+	return []string{in.Path}, fmt.Sprintf("write %s (%d bytes)", in.Path, len(in.Content))
 }
 
 func (in writeInput) run(ctx context.Context, _ *files, s Space) (tool.Result, error) {
@@ -129,7 +129,7 @@ func (p *place) put(ctx context.Context, content string) (isNew bool, err error)
 	old, err := dir.Lstat(base)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return true, replace(ctx, dir, base, content, 0)
+		return true, replace(ctx, dir, base, strings.NewReader(content), 0)
 	case err != nil:
 		return false, err
 	case old.Mode()&fs.ModeSymlink != 0:
@@ -139,14 +139,14 @@ func (p *place) put(ctx context.Context, content string) (isNew bool, err error)
 	case old.Mode().Perm()&0o200 == 0:
 		return false, errors.New("it is read-only")
 	default:
-		return false, replace(ctx, dir, base, content, old.Mode().Perm())
+		return false, replace(ctx, dir, base, strings.NewReader(content), old.Mode().Perm())
 	}
 }
 
 // replace puts a file with the content in the place of name, in one step: who
 // reads name meanwhile finds the old content or the new. The file keeps perm,
 // unless that is 0.
-func replace(ctx context.Context, dir *os.Root, name, content string, perm fs.FileMode) (err error) {
+func replace(ctx context.Context, dir *os.Root, name string, content io.Reader, perm fs.FileMode) (err error) {
 	temporary := ".nexus-" + rand.Text() + ".tmp"
 	f, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
@@ -157,7 +157,7 @@ func replace(ctx context.Context, dir *os.Root, name, content string, perm fs.Fi
 			_ = dir.Remove(temporary)
 		}
 	}()
-	_, err = f.WriteString(content)
+	_, err = io.Copy(f, content)
 	if err == nil && perm != 0 {
 		err = f.Chmod(perm)
 	}
