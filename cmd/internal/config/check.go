@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -227,6 +228,10 @@ func (c *Config) checkReferences(f file) error {
 		r := f.Roles[name]
 		if err := c.checkChoices("roles."+name, r.Provider, r.Model, r.Preset); err != nil {
 			return err
+		}
+		basis := cmp.Or(c.Presets[r.Preset].Preset, r.Preset)
+		if basis == rights.Yolo && (r.Preset != rights.Yolo || !c.Server.AllowYolo) {
+			return &strict.Error{Path: "roles." + name + ".preset", Problem: "is yolo, which agents of the server are only as yolo itself and with server.allow_yolo"}
 		}
 	}
 	return nil

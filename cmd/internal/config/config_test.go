@@ -262,6 +262,8 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"an empty mode of a preset", `{"presets":{"p":{"preset":"trusted","tools":{"shell":{"mode":""}}}}}`, `member "presets.p.tools.shell.mode" is "", want allow, ask or deny`},
 		{"an unknown mode of a preset", `{"presets":{"p":{"preset":"trusted","tools":{"shell":{"mode":"never"}}}}}`, `member "presets.p.tools.shell.mode" is "never", want allow, ask or deny`},
 		{"an unknown model of a role", vendors + `,"roles":{"planner":{"agent_id":"a","model":"router/x"}}}`, `member "roles.planner.model" is "router/x"`},
+		{"yolo of a role, not allowed", `{"roles":{"planner":{"preset":"yolo"}}}`, `member "roles.planner.preset" is yolo`},
+		{"yolo of a role by another name", `{"presets":{"root":{"preset":"yolo"}},"server":{"allow_yolo":true},"roles":{"planner":{"preset":"root"}}}`, `member "roles.planner.preset" is yolo`},
 		{"an unknown preset of a role", `{"roles":{"planner":{"agent_id":"a","preset":"x"}}}`, `member "roles.planner.preset" is "x"`},
 	}
 	for _, tt := range tests {
