@@ -242,7 +242,9 @@ type offer struct {
 	sourced  []tool.Tool // of Options.Sources
 	changes  uint64      // Env.changes
 	timeout  time.Duration
-	walls    walls
+	policy   permission.Policy
+	shell    bool   // whether there is that tool
+	walls    string // once they were asked for
 }
 
 // Tools are those of the next turn. They are made anew only if the directory, the permissions
@@ -258,15 +260,11 @@ func (env *Env) Tools() *tool.Registry {
 	env.mu.Lock()
 	last, made := env.offered, offer{sourced: sourced, changes: env.changes, timeout: env.registry.Timeout()}
 	snap := &turnSnapshot{Env: env, cwd: env.cwd}
-	policy := env.policy(snap.cwd)
+	made.policy = env.policy(snap.cwd)
 	env.mu.Unlock()
 	if last.registry != nil && last.changes == made.changes && last.timeout == made.timeout && slices.EqualFunc(last.sourced, sourced, sameTool) {
 		return last.registry
 	}
-	offered := policy.Tool(shellName, protocol.ActionExecute).Verdict != permission.Deny
-	env.mu.Lock()
-	made.walls = env.walls(policy, made.timeout, offered)
-	env.mu.Unlock()
 	all := slices.Clone(env.builtins)
 	for _, t := range sourced {
 		all = append(all, newBuiltin(t))
@@ -279,9 +277,11 @@ func (env *Env) Tools() *tool.Registry {
 			continue
 		}
 		seen[k.name] = true
-		if offers(policy, k) {
+		if offers(made.policy, k) {
 			if s, ok := k.Tool.(shellTool); ok {
-				k.Tool = s.told(made.walls.shell)
+				env.mu.Lock()
+				k.Tool, made.shell = s.told(env.shellWalls(made)), true
+				env.mu.Unlock()
 			}
 			tools = append(tools, k.Tool)
 		}

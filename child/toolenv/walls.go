@@ -30,13 +30,11 @@ var usualPrograms = []string{
 	"ruby", "php", "perl", "rg", "jq", "curl", "wget", "docker", "sqlite3",
 }
 
-// walls is what a model is told of where it works, for the prompt and for the description of
-// shell. It is the same as long as the permissions and the directory are, since providers
-// cache what requests begin with.
-type walls struct{ prompt, shell string }
-
 // Walls are the permissions as lines for the model: the preset, where programs write and read,
-// their network, the time of a call, and the programs that there are.
+// their network, the time of a call, and the programs that there are. They are the same as long
+// as the permissions and the directory are, since providers cache what requests begin with.
+// They are made when they are first asked for: the search for programs takes longer than all
+// else that a start reads.
 func (env *Env) Walls() string {
 	if env == nil {
 		return ""
@@ -44,11 +42,15 @@ func (env *Env) Walls() string {
 	env.Tools() // which are told of the same
 	env.mu.Lock()
 	defer env.mu.Unlock()
-	return env.offered.walls.prompt
+	if env.offered.walls == "" {
+		env.offered.walls = env.walls(env.offered)
+	}
+	return env.offered.walls
 }
 
-// walls tells of what a policy allows; offered says that there is the tool shell.
-func (env *Env) walls(policy permission.Policy, limit time.Duration, offered bool) walls {
+// walls tells of what the policy of an offer allows.
+func (env *Env) walls(of offer) string {
+	policy := of.policy
 	lines := []string{"Permissions: " + policy.Level() + map[string]string{
 		rights.Sandboxed: ", so what lies outside of the working directory and the allowed paths is refused",
 		rights.Trusted:   ", so what leaves the working directory and the allowed paths, and most programs, need an approval",
@@ -60,26 +62,33 @@ func (env *Env) walls(policy permission.Policy, limit time.Duration, offered boo
 	if blocked := policy.Permissions.BlockedPaths; len(blocked) > 0 {
 		lines = append(lines, "Blocked paths: "+shown(blocked))
 	}
-	var bounds string
-	if offered {
+	if of.shell {
 		r := env.rules(permission.Permit{Policy: policy}, shellName)
-		bounds = told(r)
-		lines = append(lines, "Walls: "+bounds)
+		lines = append(lines, "Walls: "+told(r))
 		if found := env.programs.on(r); len(found) > 0 {
 			lines = append(lines, "Found on PATH: "+strings.Join(found, " "))
 		}
 	}
-	if limit > 0 {
-		bound := fmt.Sprintf("each call of a tool ends after %v", limit)
-		lines = append(lines, "Time: "+bound)
-		bounds = strings.TrimSpace(bounds + " " + bound + ", whatever time it names.")
+	if of.timeout > 0 {
+		lines = append(lines, "Time: "+timeLimit(of.timeout))
 	} else {
 		lines = append(lines, "Time: a call of a tool ends after 5m0s, unless it names another time")
 	}
-	if bounds != "" {
-		bounds = "The walls of this agent: " + bounds
+	return textcut.Head(strings.Join(lines, "\n"), maxWalls)
+}
+
+// shellWalls are those that the description of shell tells of.
+func (env *Env) shellWalls(of offer) string {
+	bounds := told(env.rules(permission.Permit{Policy: of.policy}, shellName))
+	if of.timeout > 0 {
+		bounds += " " + timeLimit(of.timeout) + ", whatever time it names."
 	}
-	return walls{textcut.Head(strings.Join(lines, "\n"), maxWalls), textcut.Head(bounds, maxWalls)}
+	return textcut.Head("The walls of this agent: "+bounds, maxWalls)
+}
+
+// timeLimit tells of the time that each call has.
+func timeLimit(limit time.Duration) string {
+	return fmt.Sprintf("each call of a tool ends after %v", limit)
 }
 
 // told is what the rules let programs do, in one sentence.

@@ -1,6 +1,8 @@
 package toolenv_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -90,6 +92,20 @@ func TestTheWallsChange(t *testing.T) {
 	s.Tools().SetTimeout(90 * time.Second)
 	if got := s.Walls() + described(s.Env); strings.Count(got, "each call of a tool ends after 1m30s") != 2 {
 		t.Errorf("with a bound: %q", got)
+	}
+}
+
+// A start offers tools, and does not search for programs: that takes some 200 system calls.
+func TestProgramsAreSoughtForTheFirstPrompt(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	s := newSite(t, protocol.Permissions{Preset: "trusted"})
+	described(s.Env)
+	if err := os.WriteFile(filepath.Join(dir, "rg"), nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Walls(); !strings.Contains(got, "\nFound on PATH: rg\n") {
+		t.Errorf("a program that came after the tools were offered: %q", got)
 	}
 }
 
