@@ -76,7 +76,7 @@ func (l *Log) open() (lines [][]byte, err error) {
 		if errors.Is(err, errUnsynced) {
 			err = os.RemoveAll(l.dir)
 		} else if errors.Is(err, fs.ErrNotExist) {
-			err = Make(l.dir, Past{}, false)
+			return nil, l.create()
 		}
 		if err != nil {
 			return nil, err
@@ -109,6 +109,24 @@ func (l *Log) open() (lines [][]byte, err error) {
 		}
 	}
 	return c.lines, nil
+}
+
+// create makes the log, whole or not at all, with its first segment open and locked.
+func (l *Log) create() error {
+	next, err := unfinishedDir(l.dir)
+	if err != nil {
+		return err
+	}
+	s, h, file, err := begin(next, 1, header{Since: 1, First: 1}, Past{}, false)
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(next))
+	}
+	if err := os.Rename(next, l.dir); err != nil {
+		return errors.Join(err, safefile.Release(file), os.RemoveAll(next))
+	}
+	s.Path = filepath.Join(l.dir, filepath.Base(s.Path))
+	l.segments, l.head, l.file, l.full = []Segment{s}, h, file, l.w.fullOf(h)
+	return nil
 }
 
 // claim opens and locks the last segment, and finds those before it; file is nil if there is

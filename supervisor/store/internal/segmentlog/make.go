@@ -22,8 +22,7 @@ type Past struct {
 // Make makes a log in dir, whole or not at all; there must be none. Until then it is DIR.new, where
 // another one is of a process that was killed. With durable it is on the disk when Make returns.
 func Make(dir string, p Past, durable bool) error {
-	next := dir + unfinished
-	err := errors.Join(os.RemoveAll(next), safefile.Mkdir(next))
+	next, err := unfinishedDir(dir)
 	if err == nil {
 		err = fill(next, p, durable)
 	}
@@ -37,6 +36,12 @@ func Make(dir string, p Past, durable bool) error {
 		return nil
 	}
 	return safefile.SyncDir(filepath.Dir(dir))
+}
+
+// unfinishedDir makes the directory in which a log is made, empty.
+func unfinishedDir(dir string) (next string, err error) {
+	next = dir + unfinished
+	return next, errors.Join(os.RemoveAll(next), safefile.Mkdir(next))
 }
 
 // fill writes the segments of a log into a directory, the last one with a snapshot.
