@@ -4,7 +4,7 @@
 //	ln, err := httpd.Listen("127.0.0.1", 8765)
 //	server, err := bridge.New(bridge.Options{
 //		Supervisor: sup, Runtime: runtime, Store: store, Status: status, Sessions: catalogue,
-//		Keys: keys, PlansDir: dir, Addr: ln.Addr().String(), Log: log, Version: "1.0",
+//		Keys: keys, Notes: notes.OpenFile(home), PlansDir: dir, Addr: ln.Addr().String(), Log: log, Version: "1.0",
 //	})
 //	err = server.Serve(ctx, ln) // an actor: returns once drained
 //

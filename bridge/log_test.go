@@ -13,6 +13,7 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
+	"nexus.internal/protocol/notes"
 	"nexus.internal/supervisor"
 )
 
@@ -154,7 +155,7 @@ func TestLimitedAreCounted(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	r := rigged(t, nil)
 	whole := bridge.Options{
-		Supervisor: r.sup, Sessions: r.sessions, Keys: r.keys, Addr: "127.0.0.1:1", Store: noStore{}, Status: figures{},
+		Supervisor: r.sup, Sessions: r.sessions, Keys: r.keys, Notes: notes.OpenFile(r.home), Addr: "127.0.0.1:1", Store: noStore{}, Status: figures{},
 	}
 	if _, err := bridge.New(whole); err == nil {
 		t.Error("New takes options without a Runtime")

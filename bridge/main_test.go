@@ -28,6 +28,7 @@ import (
 	"nexus.internal/bridge/httpd"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/notes"
 	"nexus.internal/protocol/rights"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/supervisortest"
@@ -97,7 +98,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	o := bridge.Options{
 		Supervisor: r.sup, Sessions: r.sessions, Keys: r.keys, Addr: r.addr, Log: log, Version: "test",
 		Settings: bridge.Settings{Settings: agents.Settings{Presets: map[string]string{"reviewer": rights.Sandboxed, "root": rights.Yolo}}},
-		PlansDir: filepath.Join(r.home, "plans"), Runtime: plainRuntime{new(sync.Map)}, Store: noStore{}, Status: figures{},
+		PlansDir: filepath.Join(r.home, "plans"), Notes: notes.OpenFile(r.home), Runtime: plainRuntime{new(sync.Map)}, Store: noStore{}, Status: figures{},
 	}
 	if change != nil {
 		change(r, &o)

@@ -14,6 +14,7 @@ import (
 	"nexus.internal/bridge/metrics"
 	"nexus.internal/bridge/replay"
 	"nexus.internal/bridge/sessions"
+	"nexus.internal/protocol/notes"
 	"nexus.internal/protocol/tracing"
 	"nexus.internal/supervisor"
 )
@@ -70,6 +71,8 @@ type Options struct {
 	// Settings are those of the configuration at the start; Reload replaces them.
 	Settings
 	MaxUnauthenticated int // see [httpd.Options]
+	// Notes are what the conversations of agents that are made later begin with. Required.
+	Notes *notes.File
 	// PlansDir is where the records of plans are kept, one file for each run; it
 	// is made when it is needed, and one process uses it at a time. Required.
 	PlansDir string

@@ -40,8 +40,8 @@ type Server struct {
 // New returns a Server that serves at once. It fails if an option that is
 // required is missing, or if Addr is not on loopback.
 func New(o Options) (*Server, error) {
-	if o.Supervisor == nil || o.Runtime == nil || o.Store == nil || o.Status == nil || o.Sessions == nil || o.Keys == nil || o.PlansDir == "" {
-		return nil, errors.New("new façade: Supervisor, Runtime, Store, Status, Sessions, Keys and PlansDir are required")
+	if o.Supervisor == nil || o.Runtime == nil || o.Store == nil || o.Status == nil || o.Sessions == nil || o.Keys == nil || o.Notes == nil || o.PlansDir == "" {
+		return nil, errors.New("new façade: Supervisor, Runtime, Store, Status, Sessions, Keys, Notes and PlansDir are required")
 	}
 	o = o.withDefaults()
 	s := &Server{o: o, log: o.Log.Named("bridge"), requests: rpc.NewDrainGroup()}
@@ -58,7 +58,7 @@ func New(o Options) (*Server, error) {
 	tasks := task.NewRunner(task.Options{Agents: s.agents, Dir: filepath.Join(o.PlansDir, "tasks"), Requests: s.requests, Log: s.log})
 	s.plans = plan.NewRunner(plan.Options{Agents: s.agents, Tasks: tasks, Dir: o.PlansDir, Requests: s.requests, Log: s.log})
 	methods.Register(s.router, methods.Options{
-		Agents: s.agents, Plans: s.plans, Tasks: tasks, Keys: o.Keys, Codes: &s.codes, Checker: o.Runtime, Requests: s.requests,
+		Agents: s.agents, Plans: s.plans, Tasks: tasks, Keys: o.Keys, Codes: &s.codes, Checker: o.Runtime, Notes: o.Notes, Requests: s.requests,
 		Addr: o.Addr, Version: o.Version, Log: s.log,
 	})
 	s.lines = rpc.NewLineLimit(o.Log.Named("access"))

@@ -8,6 +8,7 @@ import (
 
 	"nexus.internal/child/journal"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/notes"
 	"nexus.internal/protocol/transcript"
 )
 
@@ -35,6 +36,7 @@ var handlers = handlerTable(
 	answer((*server).revokeAllowances),
 	answer((*server).setSystemPrompt),
 	answer((*server).updateContext),
+	report((*server).getNotes),
 	answerLater(serverCommands, (*server).connectServer),
 	answerLater(serverCommands, (*server).disconnectServer),
 	handle(func(s *server, c protocol.PermissionResponse) { s.relay.answer(c) }),
@@ -131,11 +133,16 @@ func (s *server) newSession(c protocol.NewSession) (answer protocol.NewSessionAn
 	if active, _ := s.queue.status(); active != nil { // and if not, nothing begins before the reader reads on
 		return answer, &busyError{c, active}
 	}
-	answer.SessionID = journal.NewSessionID()
-	if err := s.session.save(transcript.Reset{SessionID: answer.SessionID, At: time.Now().UTC()}); err != nil {
+	told, err := notes.Told(s.Home)
+	if err != nil {
 		return answer, err
 	}
-	s.session.reset(answer.SessionID)
+	answer.SessionID = journal.NewSessionID()
+	records := []transcript.Record{transcript.Reset{SessionID: answer.SessionID, At: time.Now().UTC()}}
+	if err := s.session.save(notes.AppendRecords(records, told)...); err != nil {
+		return answer, err
+	}
+	s.session.reset(answer.SessionID, told)
 	if s.ToolEnv != nil {
 		s.ToolEnv.Forget()
 	}

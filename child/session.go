@@ -66,11 +66,12 @@ func (s *session) save(records ...transcript.Record) error {
 	return nil
 }
 
-// reset empties the session, which has another id from now on. The settings stay.
-func (s *session) reset(id string) {
+// reset empties the session, which has another id from now on and begins with those notes.
+// The settings stay.
+func (s *session) reset(id string, notes []transcript.Note) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.id, s.usage, s.turns, s.haltedAtLimit, s.endedAt, s.settings.notes = id, usageTotals{}, 0, false, time.Time{}, nil
+	s.id, s.usage, s.turns, s.haltedAtLimit, s.endedAt, s.settings.notes = id, usageTotals{}, 0, false, time.Time{}, notes
 	s.conversation.Clear()
 }
 

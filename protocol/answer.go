@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -136,6 +137,19 @@ type (
 		Notes uint64 `json:"notes" wire:"default"` // how many there are now
 	}
 
+	// Notes is the answer to GetNotes.
+	Notes struct {
+		Notes []Note `json:"notes" wire:"default"` // in the order in which they came
+	}
+
+	// Note is one thing that the model gets beside the conversation.
+	Note struct {
+		ContextType string         `json:"context_type"` // file, dependency or state
+		Name        string         `json:"name"`         // what it is about: the path, name or key in data
+		Data        jsontext.Value `json:"data" schema:"object"`
+		UpdatedAt   time.Time      `json:"updated_at"` // UTC
+	}
+
 	// MCPAnswer is the answer to MCPConnect and MCPDisconnect.
 	MCPAnswer struct {
 		Server MCPServer `json:"server"`
@@ -247,6 +261,8 @@ func (RevokeAllowances) Answer(r Response) (RevokeAllowancesAnswer, error) {
 	return answer[RevokeAllowancesAnswer](r)
 }
 
+func (GetNotes) Answer(r Response) (Notes, error) { return answer[Notes](r) }
+
 func (SetSystemPrompt) Answer(r Response) (SetSystemPromptAnswer, error) {
 	return answer[SetSystemPromptAnswer](r)
 }
@@ -263,6 +279,7 @@ func (HostResult) Answer(r Response) (Acknowledged, error) { return answer[Ackno
 func (c Compact) WithID(id string) Command            { c.ID = id; return c }
 func (c NewSession) WithID(id string) Command         { c.ID = id; return c }
 func (c Undo) WithID(id string) Command               { c.ID = id; return c }
+func (c GetNotes) WithID(id string) Command           { c.ID = id; return c }
 func (c GetMessages) WithID(id string) Command        { c.ID = id; return c }
 func (c SetModel) WithID(id string) Command           { c.ID = id; return c }
 func (c SetSettings) WithID(id string) Command        { c.ID = id; return c }

@@ -170,6 +170,11 @@ type (
 		Data        jsontext.Value `json:"data" schema:"object"`
 	}
 
+	// GetNotes asks for what UpdateContext told. Added by nexus.
+	GetNotes struct {
+		ID string `json:"id"`
+	}
+
 	// MCPConnect starts an MCP server of the configuration (SPEC §4.9).
 	MCPConnect struct {
 		ID     string `json:"id"`
@@ -226,6 +231,7 @@ func (SetPermissions) Name() string     { return "set_permissions" }
 func (RevokeAllowances) Name() string   { return "revoke_allowances" }
 func (SetSystemPrompt) Name() string    { return "set_system_prompt" }
 func (UpdateContext) Name() string      { return "update_context" }
+func (GetNotes) Name() string           { return "get_notes" }
 func (MCPConnect) Name() string         { return "mcp_connect" }
 func (MCPDisconnect) Name() string      { return "mcp_disconnect" }
 func (PermissionResponse) Name() string { return "permission_response" }
@@ -251,6 +257,7 @@ func (c SetPermissions) Ident() string     { return c.ID }
 func (c RevokeAllowances) Ident() string   { return c.ID }
 func (c SetSystemPrompt) Ident() string    { return c.ID }
 func (c UpdateContext) Ident() string      { return c.ID }
+func (c GetNotes) Ident() string           { return c.ID }
 func (c MCPConnect) Ident() string         { return c.ID }
 func (c MCPDisconnect) Ident() string      { return c.ID }
 func (c PermissionResponse) Ident() string { return c.ID }
@@ -284,6 +291,7 @@ func (SetPermissions) command()     {}
 func (RevokeAllowances) command()   {}
 func (SetSystemPrompt) command()    {}
 func (UpdateContext) command()      {}
+func (GetNotes) command()           {}
 func (MCPConnect) command()         {}
 func (MCPDisconnect) command()      {}
 func (PermissionResponse) command() {}
@@ -313,6 +321,7 @@ func Commands() []Command {
 		RevokeAllowances{},
 		SetSystemPrompt{},
 		UpdateContext{},
+		GetNotes{},
 		MCPConnect{},
 		MCPDisconnect{},
 		PermissionResponse{},

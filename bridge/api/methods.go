@@ -261,6 +261,11 @@ var (
 		Summary: "Change the notes that every agent, or one, has beside the conversation",
 		Errors:  changeErrors,
 	}
+	GetNotes = Def[None, protocol.Notes]{
+		Name: "get_notes", Scope: Both, Effect: Reads,
+		Summary: "Read what update_context told an agent, or tells every agent that is made later",
+		Errors:  childErrors,
+	}
 	Send = Def[SendParams, SendResult]{
 		Name: "send", Scope: Agent, Effect: Changes, Agents: Peers, Unaudited: true, Stream: sendStream,
 		Summary: "Send a message and wait for the answer",
@@ -411,7 +416,7 @@ var Methods = []Method{
 	CreateAgent.Row(), DestroyAgent.Row(), ListAgents.Row(), ListSessions.Row(), LoadSession.Row(), Fork.Row(), SaveSession.Row(), CloneSession.Row(),
 	RenameSession.Row(), DeleteSession.Row(), GetAgentSummaries.Row(), Discover.Row(), ShutdownServer.Row(), RotateKey.Row(), CreateKey.Row(),
 	ListKeys.Row(), CreatePageCode.Row(), RevokeKey.Row(), ExecuteTask.Row(), CreatePlan.Row(), ValidateCode.Row(), RunPlan.Row(), ListRuns.Row(), GetRun.Row(),
-	UpdateContext.Row(), Send.Row(), Cancel.Row(), Shutdown.Row(), GetTokens.Row(), GetContext.Row(), GetMessages.Row(), Compact.Row(), NewSession.Row(), Undo.Row(),
+	UpdateContext.Row(), GetNotes.Row(), Send.Row(), Cancel.Row(), Shutdown.Row(), GetTokens.Row(), GetContext.Row(), GetMessages.Row(), Compact.Row(), NewSession.Row(), Undo.Row(),
 	ListModels.Row(), GetModel.Row(), SetModel.Row(), SetCwd.Row(), GetPermissions.Row(), RevokeAllowances.Row(), SetPermissions.Row(), GetLimits.Row(),
 	SetLimits.Row(), GetSettings.Row(), SetSettings.Row(), RespondPermission.Row(), GetSystemPrompt.Row(), SetSystemPrompt.Row(), ListTools.Row(), MCPListServers.Row(),
 	MCPStatus.Row(), MCPConnect.Row(), MCPDisconnect.Row(),

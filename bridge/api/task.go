@@ -210,8 +210,10 @@ type (
 	// UpdateContextResult has the outcome for each agent.
 	UpdateContextResult struct {
 		// Updated says that all agents accepted it.
-		Updated bool            `json:"updated"`
-		Agents  []ContextUpdate `json:"agents"` // by id
+		Updated bool `json:"updated"`
+		// Kept says that the notes of agents made later have changed as well.
+		Kept   bool            `json:"kept,omitzero"`
+		Agents []ContextUpdate `json:"agents"` // by id
 	}
 	// ContextUpdate is the outcome of an update in one agent.
 	ContextUpdate struct {

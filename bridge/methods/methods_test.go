@@ -24,6 +24,7 @@ import (
 	"nexus.internal/bridge/task"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/notes"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/supervisortest"
 )
@@ -74,7 +75,7 @@ func newHouse(t *testing.T, command func(*supervisortest.Child, protocol.Command
 	methods.Register(h.router, methods.Options{
 		Agents: registry, Tasks: tasks,
 		Plans: plan.NewRunner(plan.Options{Agents: registry, Tasks: tasks, Dir: filepath.Join(home, "plans"), Requests: requests, Log: log}),
-		Codes: new(auth.Codes), Checker: h, Requests: requests, Addr: "127.0.0.1:1", Log: log,
+		Codes: new(auth.Codes), Checker: h, Notes: notes.OpenFile(t.TempDir()), Requests: requests, Addr: "127.0.0.1:1", Log: log,
 	})
 	running, stop := context.WithCancel(context.Background())
 	var work sync.WaitGroup

@@ -14,6 +14,7 @@ import (
 	"nexus.internal/bridge/plan"
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/bridge/task"
+	"nexus.internal/protocol/notes"
 )
 
 // CodeChecker looks at code for validate_code. It is safe for concurrent use.
@@ -30,6 +31,8 @@ type Options struct {
 	Keys    *auth.Keyring
 	Codes   *auth.Codes // of the page
 	Checker CodeChecker
+	// Notes are what agents that are made later are told.
+	Notes *notes.File
 	// Requests are closed by shutdown_server, which ends the server.
 	Requests *rpc.DrainGroup
 	// Addr is the host and port of the server, Version its version.
@@ -50,10 +53,13 @@ type (
 		log    *zap.Logger
 	}
 	conversationMethods struct{ agents *agents.Registry }
-	settingsMethods     struct{ agents *agents.Registry }
-	sessionMethods      struct{ agents *agents.Registry }
-	mcpMethods          struct{ agents *agents.Registry }
-	taskMethods         struct {
+	settingsMethods     struct {
+		agents *agents.Registry
+		notes  *notes.File
+	}
+	sessionMethods struct{ agents *agents.Registry }
+	mcpMethods     struct{ agents *agents.Registry }
+	taskMethods    struct {
 		agents  *agents.Registry
 		tasks   *task.Runner
 		checker CodeChecker
@@ -70,7 +76,7 @@ type (
 func Register(r *rpc.Router, o Options) {
 	turns := &turnMethods{agents: o.Agents, plans: o.Plans, tasks: o.Tasks, log: o.Log}
 	all := &agentMethods{agents: o.Agents, turns: turns, requests: o.Requests}
-	conversation, settings := &conversationMethods{o.Agents}, &settingsMethods{o.Agents}
+	conversation, settings := &conversationMethods{o.Agents}, &settingsMethods{o.Agents, o.Notes}
 	sessions, mcp := &sessionMethods{o.Agents}, &mcpMethods{o.Agents}
 	tasks := &taskMethods{agents: o.Agents, tasks: o.Tasks, checker: o.Checker, checks: newCheckTurns()}
 	keys := &keyMethods{keys: o.Keys, codes: o.Codes, addr: o.Addr}
@@ -113,6 +119,7 @@ func Register(r *rpc.Router, o Options) {
 	rpc.Handle(r, api.SetSystemPrompt, settings.setSystemPrompt)
 	rpc.Handle(r, api.ListTools, settings.listTools)
 	rpc.Handle(r, api.UpdateContext, settings.updateContext)
+	rpc.Handle(r, api.GetNotes, settings.getNotes)
 
 	rpc.Handle(r, api.ListSessions, sessions.list)
 	rpc.Handle(r, api.LoadSession, sessions.load)

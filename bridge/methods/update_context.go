@@ -11,6 +11,7 @@ import (
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/notes"
 	"nexus.internal/supervisor"
 )
 
@@ -38,8 +39,12 @@ func (m *settingsMethods) updateContext(ctx context.Context, c *rpc.Call, p api.
 		}
 		return api.UpdateContextResult{Updated: true, Agents: []api.ContextUpdate{{AgentID: id, Updated: true}}}, nil
 	}
-	infos := m.agents.Supervisor().Agents()
-	result := api.UpdateContextResult{Updated: len(infos) > 0, Agents: make([]api.ContextUpdate, len(infos))}
+	kept, err := m.keep(p)
+	if err != nil {
+		return api.UpdateContextResult{}, err
+	}
+	infos := m.agents.Supervisor().Agents() // who is not among them yet begins with what is kept
+	result := api.UpdateContextResult{Updated: kept || len(infos) > 0, Kept: kept, Agents: make([]api.ContextUpdate, len(infos))}
 	var told sync.WaitGroup
 	room := make(chan struct{}, maxTold)
 	for i, info := range infos {
@@ -54,6 +59,28 @@ func (m *settingsMethods) updateContext(ctx context.Context, c *rpc.Call, p api.
 		result.Updated = result.Updated && agent.Updated
 	}
 	return result, ctx.Err()
+}
+
+// keep changes what agents that are made later are told.
+func (m *settingsMethods) keep(p api.UpdateContextParams) (kept bool, err error) {
+	note, err := notes.New(p.Action, p.ContextType, p.Data)
+	if err != nil {
+		return false, api.Invalid("data", "%v", err)
+	}
+	_, kept, err = m.notes.Change(note, p.Action)
+	if e, ok := errors.AsType[*notes.BoundError](err); ok {
+		return false, api.Invalid("data", "%v", e)
+	}
+	return kept, err
+}
+
+// getNotes reads what one agent was told, or what agents that are made later are.
+func (m *settingsMethods) getNotes(ctx context.Context, c *rpc.Call, _ api.None) (protocol.Notes, error) {
+	if c.Agent != "" {
+		return askAgent(ctx, m.agents, c, protocol.GetNotes{})
+	}
+	all, err := m.notes.Read()
+	return notes.List(all), err
 }
 
 // tell gives one of many agents the command.

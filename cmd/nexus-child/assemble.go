@@ -26,6 +26,7 @@ import (
 	"nexus.internal/child/toolenv"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/notes"
 	"nexus.internal/protocol/proctree"
 	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/safefile"
@@ -80,6 +81,12 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 		log.Warn("cut off the unfinished record of a session", zap.String("path", j.Path()), zap.Int64("bytes", n))
 	}
 	saved := state.Settings
+	begins := saved == (transcript.Settings{})
+	if begins {
+		if a.options.State.Notes, err = notes.Told(home); err != nil {
+			return nil, err
+		}
+	}
 	cwd, err := workingDir(f.cwd, protocol.Value(saved.Cwd))
 	if err != nil {
 		return nil, err
@@ -109,7 +116,11 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	if err := a.openToolEnv(f, saved, current, s, cwd, privatePaths(homes(home, environ, walls(f, saved, c, cwd)), cwd, j.Path(), f.modelSocket)); err != nil {
 		return nil, err
 	}
-	if err := j.Append(a.settings(f, saved)...); err != nil {
+	records := a.settings(f, saved)
+	if begins {
+		records = notes.AppendRecords(records, a.options.State.Notes)
+	}
+	if err := j.Append(records...); err != nil {
 		return nil, err
 	}
 	a.closers = append(a.closers, j)

@@ -29,6 +29,7 @@ import (
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/cmd/internal/greeting"
+	"nexus.internal/protocol/notes"
 	"nexus.internal/protocol/proctree"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/scenario"
@@ -314,6 +315,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Probe:              probe,
 		MaxUnauthenticated: maxUnauthenticated(),
 		DrainTimeout:       max(a.o.drain, 1), // 0 would be the default
+		Notes:              notes.OpenFile(string(a.cfg.Home)),
 		PlansDir:           a.cfg.Home.PlansDir(),
 	})
 	if err != nil {

@@ -81,6 +81,8 @@ func (c *Child) answer(cmd protocol.Command) {
 		c.Respond(cmd, c.known(cmd.RequestID, cmd))
 	case protocol.UpdateContext:
 		c.Respond(cmd, ok{"ok": true})
+	case protocol.GetNotes:
+		c.Respond(cmd, ok{"ok": true, "notes": []ok{}})
 	case protocol.SetCwd:
 		c.Respond(cmd, ok{"ok": true, "cwd": cmd.Cwd})
 	case protocol.RevokeAllowances:

@@ -501,7 +501,17 @@ export type UpdateContextParams = {
   data: Record<string, unknown>;
   agent_id?: string | null;
 };
-export type UpdateContextResult = { updated: boolean; agents: Array<{ agent_id: string; updated: boolean; error?: string }> };
+export type UpdateContextResult = {
+  updated: boolean;
+  kept?: boolean;
+  agents: Array<{ agent_id: string; updated: boolean; error?: string }>;
+};
+
+export type GetNotesParams = {
+};
+export type GetNotesResult = {
+  notes: Array<{ context_type: string; name: string; data: Record<string, unknown>; updated_at: string }>;
+};
 
 export type SendParams = {
   content: string;
@@ -953,6 +963,8 @@ export interface Methods {
   getRun(params: GetRunParams, options?: CallOptions): Promise<GetRunResult>;
   /** Change the notes that every agent, or one, has beside the conversation. */
   updateContext(params: UpdateContextParams, options?: CallOptions): Promise<UpdateContextResult>;
+  /** Read what update_context told an agent, or tells every agent that is made later. */
+  getNotes(params?: GetNotesParams, options?: CallOptions): Promise<GetNotesResult>;
   /** Send a message and wait for the answer. */
   send(params: SendParams, options?: CallOptions): Promise<SendResult>;
   /** Cancel a waiting or running send; globally, a run of a plan. */

@@ -28,6 +28,7 @@ export const METHODS = {
   listRuns: ["list_runs", "global", "reads", 0],
   getRun: ["get_run", "global", "reads", 0],
   updateContext: ["update_context", "both", "", 0],
+  getNotes: ["get_notes", "both", "reads", 0],
   send: ["send", "agent", "once", 0],
   cancel: ["cancel", "both", "", 0],
   shutdown: ["shutdown", "agent", "", 0],

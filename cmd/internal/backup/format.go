@@ -65,7 +65,7 @@ var passing = regexp.MustCompile(`^(run|logs|cache|server(-[0-9]+)?\.key)$`)
 
 // member are the paths that a backup may have.
 var member = regexp.MustCompile(
-	`^(config(\.schema)?\.json|mcp\.json|NEXUS\.md|keys\.json|audit(-limited|-excess)?\.jsonl(\.[123])?|run/(last|signatures)|` +
+	`^(config(\.schema)?\.json|context\.json|mcp\.json|NEXUS\.md|keys\.json|audit(-limited|-excess)?\.jsonl(\.[123])?|run/(last|signatures)|` +
 		`plans/(?P<plan>[^/]+)\.jsonl|plans/tasks/[0-9a-f]{32}\.json|(?P<dir>sessions|run/temp)/(?P<agent>[^/]+)\.(jsonl|usage|outcomes|files/[0-9a-f]{64}|(events|records)/[0-9]{20}\.jsonl))$`)
 
 // allowed reports whether a member of that name is one of a home.

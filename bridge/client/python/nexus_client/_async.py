@@ -281,6 +281,10 @@ class AsyncMethods:
         """Change the notes that every agent, or one, has beside the conversation."""
         return cast(results.UpdateContext, await self._call("update_context", locals()))
 
+    async def get_notes(self) -> results.GetNotes:
+        """Read what update_context told an agent, or tells every agent that is made later."""
+        return cast(results.GetNotes, await self._call("get_notes", locals()))
+
     async def send(
         self,
         content: str,

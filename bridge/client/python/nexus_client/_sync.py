@@ -281,6 +281,10 @@ class SyncMethods:
         """Change the notes that every agent, or one, has beside the conversation."""
         return cast(results.UpdateContext, self._call("update_context", locals()))
 
+    def get_notes(self) -> results.GetNotes:
+        """Read what update_context told an agent, or tells every agent that is made later."""
+        return cast(results.GetNotes, self._call("get_notes", locals()))
+
     def send(
         self,
         content: str,

@@ -40,6 +40,7 @@ METHODS: Dict[str, Method] = {
     "list_runs": Method("global", "reads", 0, ()),
     "get_run": Method("global", "reads", 0, ("plan_run_id",)),
     "update_context": Method("both", "", 0, ("action", "context_type", "data",)),
+    "get_notes": Method("both", "reads", 0, ()),
     "send": Method("agent", "once", 0, ("content",)),
     "cancel": Method("both", "", 0, ("request_id",)),
     "shutdown": Method("agent", "", 0, ()),

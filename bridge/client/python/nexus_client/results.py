@@ -431,9 +431,27 @@ class ContextUpdate(_ContextUpdate, total=False):
     error: str
 
 
-class UpdateContext(TypedDict):
+class _UpdateContext(TypedDict):
     updated: bool
     agents: List[ContextUpdate]
+
+
+class UpdateContext(_UpdateContext, total=False):
+    kept: bool
+
+
+class Note(TypedDict):
+    context_type: str
+    name: str
+    data: Dict[str, Any]
+    updated_at: str
+
+
+class Notes(TypedDict):
+    notes: List[Note]
+
+
+GetNotes = Notes
 
 
 class _Cancel(TypedDict):

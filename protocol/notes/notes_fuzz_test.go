@@ -1,4 +1,4 @@
-package child_test
+package notes_test
 
 import (
 	"strings"
@@ -6,8 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"nexus.internal/child"
-	"nexus.internal/protocol"
+	"nexus.internal/protocol/notes"
 )
 
 // Whatever a note says, it is refused or has a bounded name that tells its type,
@@ -21,7 +20,7 @@ func FuzzNote(f *testing.F) {
 		if !jsontext.Value(data).IsValid() {
 			return // the frame was refused
 		}
-		note, err := child.NewNote(protocol.UpdateContext{Action: "add", ContextType: kind, Data: jsontext.Value(data)})
+		note, err := notes.New("add", kind, jsontext.Value(data))
 		if err != nil {
 			return
 		}

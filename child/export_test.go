@@ -1,4 +1,0 @@
-package child
-
-// NewNote makes a note of a command.
-var NewNote = newNote
