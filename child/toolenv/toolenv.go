@@ -98,6 +98,8 @@ type Options struct {
 	Timeout time.Duration
 	// Processors are those of [tool.Options].
 	Processors *tool.Processors
+	// AllowedPaths are those of permissions that name none, nor their preset: absolute.
+	AllowedPaths []string
 	// FetchAddresses are those that web_fetch may reach beside the public ones.
 	FetchAddresses []netip.Prefix
 	// Resolver looks up the hosts that programs may reach; nil is the system's.
@@ -191,10 +193,15 @@ func (o Options) presets() map[string]protocol.Permissions {
 }
 
 // resolve makes what is asked for what can be held: presets by what they stand
-// for, paths without symbolic links unless they were so before.
+// for, with the allowed paths of the configuration where there are no others, and paths without
+// symbolic links unless they were so before.
 func (env *Env) resolve(asked protocol.Permissions, follow bool) (protocol.Permissions, error) {
 	if follow {
-		return Resolve(asked, env.options.presets())
+		presets := env.options.presets()
+		if len(asked.AllowedPaths)+len(presets[asked.Preset].AllowedPaths) == 0 {
+			asked.AllowedPaths = env.options.AllowedPaths
+		}
+		return Resolve(asked, presets)
 	}
 	return permission.Resolve(asked, env.options.presets())
 }

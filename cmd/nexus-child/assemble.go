@@ -314,7 +314,7 @@ func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *con
 		Cwd: cwd, Private: private, Ceiling: saved.Ceiling, Presets: current, Allowances: a.options.State.Allowances,
 		Journal: a.options.Journal, Parent: a.options.Parent, Sources: []toolenv.Source{s}, Tools: agents.New(a.options.Parent), Images: a.options.Images,
 		Timeout: time.Duration(protocol.Value(a.options.Settings.ToolTimeoutS) * float64(time.Second)), Log: a.options.Log, PassEnv: f.passEnv, ToolOutput: f.toolOutput, Processors: &processors,
-		FetchAddresses: c.FetchAddresses, HomeBytes: c.CacheBytes, Todo: things,
+		AllowedPaths: c.AllowedPaths, FetchAddresses: c.FetchAddresses, HomeBytes: c.CacheBytes, Todo: things,
 	}
 	// Without a home that can be written, nothing that is too long is kept, and
 	// programs have the system's directory for temporary files.

@@ -159,6 +159,7 @@ func (c *Config) checkProject(f file) error {
 		{"tools", f.Tools != nil, "a person's"},
 		{"settings", f.Settings != nil, "a person's"},
 		{"roles", len(f.Roles) > 0, "the server's"},
+		{"allowed_paths", f.AllowedPaths != nil, "a person's"},
 	} {
 		if member.given {
 			return &strict.Error{Path: member.path, Problem: "is " + member.whose + " to say: move it to config.json in the home"}
@@ -221,6 +222,11 @@ func (c *Config) checkReferences(f file) error {
 		if e, ok := errors.AsType[*strict.Error](err); ok {
 			return &strict.Error{Path: "presets." + name + "." + e.Path, Problem: e.Problem}
 		} else if err != nil {
+			return err
+		}
+	}
+	if f.AllowedPaths != nil {
+		if _, err := rights.Clean(protocol.Permissions{Preset: rights.Default, AllowedPaths: c.AllowedPaths}); err != nil {
 			return err
 		}
 	}
@@ -380,9 +386,7 @@ func (f file) checkPresets() error {
 func expanded(presets map[string]protocol.Permissions, home string) map[string]protocol.Permissions {
 	each := func(paths []string) []string {
 		for i, path := range paths {
-			if rest, ok := strings.CutPrefix(path, "~/"); ok && home != "" {
-				paths[i] = filepath.Join(home, rest)
-			}
+			paths[i] = withHome(path, home)
 		}
 		return paths
 	}
@@ -395,4 +399,23 @@ func expanded(presets map[string]protocol.Permissions, home string) map[string]p
 		presets[name] = p
 	}
 	return presets
+}
+
+// besidesCwd are allowed paths without the working directory, which always is one, with the
+// user's home in the place of a "~".
+func besidesCwd(paths []string, home string) []string {
+	besides := []string{}
+	for _, path := range paths {
+		if path != "." {
+			besides = append(besides, withHome(path, home))
+		}
+	}
+	return besides
+}
+
+func withHome(path, home string) string {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok && home != "" {
+		return filepath.Join(home, rest)
+	}
+	return path
 }

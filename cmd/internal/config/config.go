@@ -39,9 +39,11 @@ type Config struct {
 	// Presets are the named permissions. In each of them Preset is a built-in one, and
 	// no path begins with "~" any more.
 	Presets map[string]protocol.Permissions
-	Limits  Limits          // the default ones of the server's agents
-	Roles   map[string]Role // the agents for tasks and plans that name none, by planner or executor
-	Server  Server          // what the façade lets in
+	// AllowedPaths are those of agents that nothing else names any for, absolute and without "~".
+	AllowedPaths []string
+	Limits       Limits          // the default ones of the server's agents
+	Roles        map[string]Role // the agents for tasks and plans that name none, by planner or executor
+	Server       Server          // what the façade lets in
 	// KeepUnnamedDays is how many days unnamed sessions are kept after they were last
 	// written to; 0 is for good.
 	KeepUnnamedDays int
@@ -178,9 +180,12 @@ type file struct {
 	Profiles        map[string]Profile  `json:"profiles" wire:"default"`
 	// Presets are named permissions. In them Preset is a built-in one.
 	Presets map[string]protocol.Permissions `json:"presets" wire:"default"`
-	Limits  *Limits                         `json:"limits,omitzero"`
-	Roles   map[string]Role                 `json:"roles" wire:"default"`
-	Server  *Server                         `json:"server,omitzero"`
+	// AllowedPaths are directories besides the working directory, ".", that tools may read and
+	// change, of agents whose preset and permissions name none.
+	AllowedPaths []string        `json:"allowed_paths,omitzero" wire:"default"`
+	Limits       *Limits         `json:"limits,omitzero"`
+	Roles        map[string]Role `json:"roles" wire:"default"`
+	Server       *Server         `json:"server,omitzero"`
 	// Sessions says how long sessions are kept.
 	Sessions *Sessions `json:"sessions,omitzero"`
 	// Settings are how the turns of agents run.
@@ -389,6 +394,9 @@ func (c *Config) lay(path string, f file, by trust) {
 		c.Profiles[name] = p
 	}
 	maps.Copy(c.Presets, expanded(f.Presets, c.env["HOME"]))
+	if f.AllowedPaths != nil {
+		c.AllowedPaths = besidesCwd(f.AllowedPaths, c.env["HOME"])
+	}
 	maps.Copy(c.Roles, f.Roles)
 	c.Models.defaultModel = cmp.Or(f.DefaultModel, c.Models.defaultModel)
 	c.Models.defaultProvider = cmp.Or(f.DefaultProvider, c.Models.defaultProvider)
