@@ -116,13 +116,11 @@ func (in editInput) run(ctx context.Context, _ *files, s Space) (tool.Result, er
 	if err != nil {
 		return tool.Result{}, fmt.Errorf("edit %s: %w", in.Path, err)
 	}
-	if now, err := p.root.Stat(p.name); err != nil || !sameState(before, now) {
-		return tool.Result{}, fmt.Errorf("edit %s: something else has changed it just now; read it again", in.Path)
+	changed, err := carryOut(ctx, &change{attempt: "edit", at: p, content: strings.NewReader(edited), seen: before})
+	if err != nil {
+		return tool.Result{}, err
 	}
-	if _, err := p.put(ctx, edited); err != nil {
-		return tool.Result{}, explain("edit", in.Path, err)
-	}
-	return tool.Result{Text: fmt.Sprintf("edited %s: %s", in.Path, answer), Changed: []string{p.path}}, nil
+	return tool.Result{Text: fmt.Sprintf("edited %s: %s", in.Path, answer), Changed: changed}, nil
 }
 
 // whole reads all of a text file, and its state before that.

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"golang.org/x/sys/unix"
 
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
@@ -73,92 +72,37 @@ func (in moveInput) run(ctx context.Context, _ *files, s Space) (tool.Result, er
 	if from.path == to.path {
 		return tool.Result{}, fmt.Errorf("move %s: %s is the same", in.From, in.To)
 	}
-	isNew, err := from.moveTo(ctx, to, protocol.Value(in.Overwrite))
-	switch {
-	case errors.Is(err, unix.EXDEV):
-		return tool.Result{}, fmt.Errorf("move %s: %s is on another file system: copy_file and delete_file do it", in.From, in.To)
-	case err != nil:
-		return tool.Result{}, explain("move", in.From, err)
+	c := &change{attempt: "move", at: to, from: from, arrives: true, overwrite: protocol.Value(in.Overwrite)}
+	result := tool.Result{Text: fmt.Sprintf("moved %s to %s", in.From, in.To)}
+	if result.Changed, err = carryOut(ctx, c); err != nil {
+		return tool.Result{}, err
 	}
-	result := tool.Result{Text: fmt.Sprintf("moved %s to %s", in.From, in.To), Changed: []string{from.path, to.path}}
-	if isNew {
+	if c.old == nil {
 		result.Created = []string{to.path}
 	}
 	return result, nil
 }
 
-// moveTo renames what is at the place, in one step, and reports whether there was nothing before.
-func (p *place) moveTo(ctx context.Context, to *place, overwrite bool) (isNew bool, err error) {
-	there, base, old, err := p.existing()
-	if err != nil {
-		return false, err
-	}
-	defer there.Close()
-	if !old.Mode().IsRegular() { // a directory could have in it what is out of bounds
-		return false, fmt.Errorf("it is %s", kind(old.Mode()))
-	}
-	dir, err := to.parent(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = dir.Close() }() // nothing waits to be written
-	isNew, err = to.replaceable(dir, overwrite)
-	if err != nil {
-		return false, err
-	}
-	into, err := dir.Open(".")
-	if err != nil {
-		return false, err
-	}
-	defer into.Close()
-	return isNew, unix.Renameat(int(there.Fd()), base, int(into.Fd()), filepath.Base(to.name))
-}
-
-// replaceable checks that something may be put at the place, whose directory is open, and reports whether
-// nothing is there.
-func (p *place) replaceable(dir *os.Root, overwrite bool) (isNew bool, err error) {
-	base := filepath.Base(p.name)
-	if err := p.permitIn(dir, base); err != nil {
-		return false, err
-	}
-	old, err := dir.Lstat(base)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return true, nil
-	case err != nil:
-		return false, err
-	case !old.Mode().IsRegular():
-		return false, fmt.Errorf("%s is there, and is %s", p.asked, kind(old.Mode()))
-	case !overwrite:
-		return false, fmt.Errorf("%s is there; overwrite replaces a file by a file", p.asked)
-	case old.Mode().Perm()&0o200 == 0:
-		return false, fmt.Errorf("%s is read-only", p.asked)
-	}
-	return false, nil
-}
-
 // existing opens the directory of what is at the place and may be changed.
-func (p *place) existing() (dir *os.File, base string, info fs.FileInfo, err error) {
-	base = filepath.Base(p.name)
-	if base == "." {
-		return nil, "", nil, errors.New("it is the working directory, or what the agent was allowed as a whole")
+func (p *place) existing() (dir *os.Root, info fs.FileInfo, err error) {
+	if p.base() == "." {
+		return nil, nil, errors.New("it is the working directory, or what the agent was allowed as a whole")
 	}
-	root, err := safefile.OpenRootIn(p.root, filepath.Dir(p.name))
+	dir, err = safefile.OpenRootIn(p.root, filepath.Dir(p.name))
 	if err != nil {
-		return nil, "", nil, err
+		return nil, nil, err
 	}
-	defer func() { _ = root.Close() }() // nothing waits to be written
-	if err := p.permitIn(root, base); err != nil {
-		return nil, "", nil, err
+	if err = p.permitIn(dir, p.base()); err == nil {
+		info, err = dir.Lstat(p.base())
 	}
-	if info, err = root.Lstat(base); err != nil {
-		return nil, "", nil, err
+	if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o200 == 0 {
+		err = errors.New("it is read-only")
 	}
-	if info.Mode().IsRegular() && info.Mode().Perm()&0o200 == 0 {
-		return nil, "", nil, errors.New("it is read-only")
+	if err != nil {
+		_ = dir.Close() // nothing waits to be written
+		return nil, nil, err
 	}
-	dir, err = root.Open(".")
-	return dir, base, info, err
+	return dir, info, nil
 }
 
 // noLink refuses a path that is a symbolic link itself: what it leads to is meant seldom.
@@ -210,20 +154,15 @@ func (in copyInput) run(ctx context.Context, _ *files, s Space) (tool.Result, er
 	if info.Size() > maxCopy {
 		return tool.Result{}, fmt.Errorf("copy %s: it has %d bytes, at most %d are copied", in.From, info.Size(), maxCopy)
 	}
-	dir, err := to.parent(ctx)
-	if err != nil {
-		return tool.Result{}, explain("copy", in.To, err)
+	c := &change{
+		attempt: "copy", at: to, content: io.LimitReader(f, maxCopy), mode: mode{perm: info.Mode().Perm()},
+		arrives: true, overwrite: protocol.Value(in.Overwrite),
 	}
-	defer func() { _ = dir.Close() }() // nothing waits to be written
-	isNew, err := to.replaceable(dir, protocol.Value(in.Overwrite))
-	if err == nil {
-		err = replace(ctx, dir, filepath.Base(to.name), io.LimitReader(cancelled{ctx, f}, maxCopy), info.Mode().Perm())
+	result := tool.Result{Text: fmt.Sprintf("copied %s to %s (%d bytes)", in.From, in.To, info.Size())}
+	if result.Changed, err = carryOut(ctx, c); err != nil {
+		return tool.Result{}, err
 	}
-	if err != nil {
-		return tool.Result{}, explain("copy", in.To, err)
-	}
-	result := tool.Result{Text: fmt.Sprintf("copied %s to %s (%d bytes)", in.From, in.To, info.Size()), Changed: []string{to.path}}
-	if isNew {
+	if c.old == nil {
 		result.Created = result.Changed
 	}
 	return result, nil
@@ -237,7 +176,7 @@ func (in deleteInput) about() (paths []string, summary string) {
 	return []string{in.Path}, "delete " + in.Path
 }
 
-func (in deleteInput) run(_ context.Context, _ *files, s Space) (tool.Result, error) {
+func (in deleteInput) run(ctx context.Context, _ *files, s Space) (tool.Result, error) {
 	p, err := s.find("delete", in.Path, true)
 	if err != nil {
 		return tool.Result{}, err
@@ -246,17 +185,14 @@ func (in deleteInput) run(_ context.Context, _ *files, s Space) (tool.Result, er
 	if err := p.noLink("delete"); err != nil {
 		return tool.Result{}, err
 	}
-	dir, base, info, err := p.existing()
+	c := &change{attempt: "delete", at: p}
+	changed, err := carryOut(ctx, c)
 	if err != nil {
-		return tool.Result{}, explain("delete", in.Path, err)
+		return tool.Result{}, err
 	}
-	defer dir.Close()
-	what, flags := "", 0
-	if info.IsDir() {
-		what, flags = "the empty directory ", unix.AT_REMOVEDIR
+	what := ""
+	if c.old.IsDir() {
+		what = "the empty directory "
 	}
-	if err := unix.Unlinkat(int(dir.Fd()), base, flags); err != nil {
-		return tool.Result{}, explain("delete", in.Path, err)
-	}
-	return tool.Result{Text: "deleted " + what + in.Path, Changed: []string{p.path}}, nil
+	return tool.Result{Text: "deleted " + what + in.Path, Changed: changed}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -67,7 +68,11 @@ type place struct {
 	path  string   // absolute; no link led through it when it was found
 	root  *os.Root // a directory of the space that the path is in
 	name  string   // in root
+	made  []string // directories in root that were not there, the first above the others
 }
+
+// base is the name in its directory.
+func (p *place) base() string { return filepath.Base(p.name) }
 
 // close gives up the directory, in which nothing waits to be written.
 func (p *place) close() { _ = p.root.Close() }
@@ -215,10 +220,27 @@ func (p *place) directory(ctx context.Context, name string) (dir *os.Root, err e
 	if err := p.permitIn(above, base); err != nil {
 		return nil, err
 	}
-	if err := above.Mkdir(base, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+	switch err := above.Mkdir(base, 0o777); {
+	case err == nil:
+		p.made = append(p.made, name)
+	case !errors.Is(err, fs.ErrExist):
 		return nil, err
 	}
 	return safefile.OpenRootIn(above, base)
+}
+
+// unmake removes the directories that were made, as far as they are empty.
+func (p *place) unmake() {
+	for _, name := range slices.Backward(p.made) {
+		made := &place{space: p.space, asked: p.asked, root: p.root, name: name}
+		if dir, info, err := made.existing(); err == nil {
+			if info.IsDir() {
+				_ = dir.Remove(made.base()) // somebody may have put something into it
+			}
+			_ = dir.Close() // nothing waits to be written
+		}
+	}
+	p.made = nil
 }
 
 // permitIn checks that a name in an open directory may be written.

@@ -3,13 +3,9 @@ package file
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -42,12 +38,12 @@ func (in writeInput) run(ctx context.Context, _ *files, s Space) (tool.Result, e
 	}
 	defer p.close()
 	content, kept := p.likeOld(ctx, in.Content)
-	isNew, err := p.put(ctx, content)
-	if err != nil {
-		return tool.Result{}, explain("write", in.Path, err)
+	c := &change{attempt: "write", at: p, content: strings.NewReader(content)}
+	var result tool.Result
+	if result.Changed, err = carryOut(ctx, c); err != nil {
+		return tool.Result{}, err
 	}
-	result := tool.Result{Changed: []string{p.path}}
-	if isNew {
+	if c.old == nil {
 		kept, result.Created = " (a new file)", result.Changed
 	}
 	result.Text = fmt.Sprintf("wrote %d bytes to %s%s", len(content), in.Path, kept)
@@ -113,62 +109,4 @@ func onlyCRLF(ctx context.Context, text io.Reader) bool {
 			return some
 		}
 	}
-}
-
-// put makes the place hold the content, and reports whether it is a new file.
-func (p *place) put(ctx context.Context, content string) (isNew bool, err error) {
-	dir, err := p.parent(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = dir.Close() }() // nothing waits to be written
-	base := filepath.Base(p.name)
-	if err := p.permitIn(dir, base); err != nil {
-		return false, err
-	}
-	old, err := dir.Lstat(base)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return true, replace(ctx, dir, base, strings.NewReader(content), 0)
-	case err != nil:
-		return false, err
-	case old.Mode()&fs.ModeSymlink != 0:
-		return false, errors.New("it has become a symbolic link just now")
-	case !old.Mode().IsRegular():
-		return false, fmt.Errorf("it is %s", kind(old.Mode()))
-	case old.Mode().Perm()&0o200 == 0:
-		return false, errors.New("it is read-only")
-	default:
-		return false, replace(ctx, dir, base, strings.NewReader(content), old.Mode().Perm())
-	}
-}
-
-// replace puts a file with the content in the place of name, in one step: who
-// reads name meanwhile finds the old content or the new. The file keeps perm,
-// unless that is 0.
-func replace(ctx context.Context, dir *os.Root, name string, content io.Reader, perm fs.FileMode) (err error) {
-	temporary := ".nexus-" + rand.Text() + ".tmp"
-	f, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = dir.Remove(temporary)
-		}
-	}()
-	_, err = io.Copy(f, content)
-	if err == nil && perm != 0 {
-		err = f.Chmod(perm)
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = ctx.Err() // an aborted call leaves the old content
-	}
-	if err != nil {
-		return err
-	}
-	return dir.Rename(temporary, name)
 }
