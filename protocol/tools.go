@@ -14,7 +14,7 @@ import (
 // BuiltinTools are the names of the tools that agents have without MCP servers, sorted
 // (SPEC §4.4). It must not be changed.
 var BuiltinTools = []string{
-	"copy_file", "delete_file", "edit_file", "glob", "job_input", "job_list", "job_output", "job_start", "job_stop", "list_directory", "move_file", "nexus_cancel", "nexus_create",
+	"apply_patch", "copy_file", "delete_file", "edit_file", "glob", "job_input", "job_list", "job_output", "job_start", "job_stop", "list_directory", "move_file", "nexus_cancel", "nexus_create",
 	"nexus_destroy", "nexus_send", "nexus_shutdown", "nexus_status", "read_file", "search_text", "shell", "sleep", "todo", "web_fetch", "write_file",
 }
 

@@ -135,9 +135,21 @@ func (p Policy) Tool(tool string, action protocol.Action) Decision {
 	}
 }
 
-// Under is the policy in which tool is held to the rules of another one besides its own, and
-// has its allowances: what tool does, the other one does too.
+// Under is HeldTo, and tool has the allowances of the other one: what tool does, the other one does too.
 func (p Policy) Under(tool, other string) Policy {
+	p = p.HeldTo(tool, other)
+	p.Allowances = slices.Clone(p.Allowances)
+	for _, a := range p.Allowances {
+		if a.Tool == other {
+			a.Tool = tool
+			p.Allowances = append(p.Allowances, a)
+		}
+	}
+	return p
+}
+
+// HeldTo is the policy in which tool is held to the rules of another one besides its own.
+func (p Policy) HeldTo(tool, other string) Policy {
 	rules, own, of := maps.Clone(p.Permissions.Tools), p.Permissions.Tools[tool], p.Permissions.Tools[other]
 	if rules == nil {
 		rules = map[string]protocol.ToolRule{}
@@ -156,13 +168,6 @@ func (p Policy) Under(tool, other string) Policy {
 	p.Permissions.Tools = rules
 	if slices.Contains(p.Permissions.DisabledTools, other) {
 		p.Permissions.DisabledTools = rights.Union(p.Permissions.DisabledTools, []string{tool})
-	}
-	p.Allowances = slices.Clone(p.Allowances)
-	for _, a := range p.Allowances {
-		if a.Tool == other {
-			a.Tool = tool
-			p.Allowances = append(p.Allowances, a)
-		}
 	}
 	return p
 }

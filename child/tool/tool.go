@@ -137,6 +137,8 @@ type Scope struct {
 	Programs []string
 	// Hosts are those whose pages would be fetched.
 	Hosts []string
+	// AlsoUnder are other tools whose rules hold for the call besides its own tool's.
+	AlsoUnder []string
 	// Summary says in one line what would happen: "write a.txt (12 bytes)".
 	Summary string
 }

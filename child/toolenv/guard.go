@@ -81,7 +81,7 @@ func isDir(path string) bool {
 
 // request finds out what a call would touch.
 func (snap *turnSnapshot) request(t tool.Tool, call tool.Call) (callRequest, error) {
-	r := callRequest{scope: tool.Scope{Action: protocol.ActionExternal}}
+	r := callRequest{call: permission.Call{Tool: call.Name}, scope: tool.Scope{Action: protocol.ActionExternal}}
 	if scoped, ok := t.(tool.Scoped); ok {
 		var err error
 		if r.scope, err = scoped.Scope(call.Input); err != nil {
@@ -91,7 +91,7 @@ func (snap *turnSnapshot) request(t tool.Tool, call tool.Call) (callRequest, err
 	if r.scope.Summary == "" {
 		r.scope.Summary = "use the tool " + call.Name
 	}
-	policy := underSame(snap.currentPolicy(), call.Name)
+	policy := r.under(snap.currentPolicy())
 	r.call = permission.Call{
 		Tool: call.Name, Action: r.scope.Action, Programs: r.scope.Programs, Hosts: r.scope.Hosts,
 		Plain: confines() && isPlain(r.scope, policy), ReadOnly: isReadOnly(r.scope, policy),
@@ -118,6 +118,15 @@ func (snap *turnSnapshot) request(t tool.Tool, call tool.Call) (callRequest, err
 	return r, nil
 }
 
+// under is the policy for the call.
+func (r callRequest) under(p permission.Policy) permission.Policy {
+	p = underSame(p, r.call.Tool)
+	for _, other := range r.scope.AlsoUnder {
+		p = p.HeldTo(r.call.Tool, other)
+	}
+	return p
+}
+
 func (snap *turnSnapshot) decide(r callRequest) (permission.Policy, permission.Decision) {
 	snap.mu.Lock()
 	defer snap.mu.Unlock()
@@ -128,7 +137,13 @@ func (snap *turnSnapshot) decide(r callRequest) (permission.Policy, permission.D
 // it as the model wrote it, if that is true of it too: where links lead that
 // lie out of bounds is none of its business.
 func (snap *turnSnapshot) judge(r callRequest) (permission.Policy, permission.Decision) {
-	policy := underSame(snap.policy(snap.cwd), r.call.Tool)
+	policy := snap.policy(snap.cwd)
+	for _, other := range r.scope.AlsoUnder {
+		if d := underSame(policy, other).Tool(other, r.call.Action); d.Verdict == permission.Deny {
+			return policy, permission.Decision{Verdict: permission.Deny, Reason: "it would do what " + other + " does, and " + d.Reason}
+		}
+	}
+	policy = r.under(policy)
 	decision := policy.Decide(r.call)
 	if decision.Verdict != permission.Deny || slices.Equal(r.named, r.call.Paths) {
 		return policy, decision

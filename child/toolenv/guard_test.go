@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -109,6 +110,14 @@ func TestAQuestion(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 
+		// An edit reads the file, too.
+		result = s.begin(t.Context(), call("edit_file", "path", path, "old_text", "ello", "new_text", "allo"))
+		answer(t, parent, question(t, parent), protocol.AllowOnce, "")
+		if got := <-result; got != "edited "+path+": replaced 1 place, in line 1" {
+			t.Errorf("got %q", got)
+		}
+		ended(t, parent)
+
 		// Once is once.
 		result = s.begin(t.Context(), call("write_file", "path", path, "content", "again"))
 		answer(t, parent, question(t, parent), protocol.Deny, "not there")
@@ -118,7 +127,7 @@ func TestAQuestion(t *testing.T) {
 		if got := ended(t, parent); got != "denied" {
 			t.Errorf("got %s", got)
 		}
-		if content, err := os.ReadFile(path); string(content) != "hello" {
+		if content, err := os.ReadFile(path); string(content) != "hallo" {
 			t.Errorf("the file holds %q, %v", content, err)
 		}
 	})
@@ -387,4 +396,56 @@ func TestWhatIsShown(t *testing.T) {
 		abort()
 		<-result
 	})
+}
+
+// A patch of several files is one question, which shows all paths and the patch. It is held to the rules of the tools
+// whose work it does, and has none of what was allowed for these.
+func TestPatchIsAskedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, parent := asked(t, trusted, func(o *toolenv.Options) {
+			o.Allowances = []protocol.Allowance{{Tool: "delete_file", Action: protocol.ActionWrite, Dir: filepath.Join(filepath.Dir(o.Cwd), "outside")}}
+		})
+		c := call("apply_patch", "patch", "*** Begin Patch\n*** Add File: in\n+x\n*** Add File: ../outside/new\n+x\n*** Delete File: ../outside/secret.txt\n*** End Patch")
+		result := s.begin(t.Context(), c)
+		r := question(t, parent)
+		want := []string{s.dir + "/in", s.outside + "/new", s.outside + "/secret.txt"}
+		if r.Summary != "patch: add in, add ../outside/new, delete ../outside/secret.txt" || !slices.Equal(r.Paths, want) || string(r.Input) != string(c.Input) {
+			t.Errorf("got %+v", r)
+		}
+		answer(t, parent, r, protocol.AllowOnce, "")
+		if got := <-result; got != "added in (1 line)\nadded ../outside/new (1 line)\ndeleted ../outside/secret.txt (1 line)\n" {
+			t.Errorf("got %q", got)
+		}
+		ended(t, parent)
+	})
+
+	// Where one of these tools is disabled, a patch that does not do its work goes through.
+	const begin, end = "*** Begin Patch\n", "*** End Patch"
+	patches := map[string]string{
+		"edit_file": "*** Update File: a\n-old\n+new\n", "delete_file": "*** Delete File: a\n", "move_file": "*** Update File: a\n*** Move to: b\n",
+	}
+	for disabled := range patches {
+		for _, rules := range []protocol.Permissions{
+			{Preset: "trusted", DisabledTools: []string{disabled}},
+			{Preset: "trusted", Tools: map[string]protocol.ToolRule{disabled: {Mode: "ask"}}}, // and there is nobody to answer
+		} {
+			s := newSite(t, rules)
+			for does, patch := range patches {
+				s.put(s.dir+"/a", "old\n")
+				got := run(t.Context(), s.Env, call("apply_patch", "patch", begin+patch+end))
+				why := "apply_patch: it would do what " + disabled + " does, and " + disabled + " is disabled for this agent"
+				if rules.Tools != nil {
+					why = "apply_patch: the rules of this agent ask before apply_patch is used; that needs an approval, and there is nobody to give one"
+				}
+				if refused := got == why; refused != (does == disabled) {
+					t.Errorf("%s without %s: %s", does, disabled, got)
+				}
+				_ = os.Remove(s.dir + "/b") // it is there only if a was moved
+			}
+		}
+	}
+	s := newSite(t, protocol.Permissions{Preset: "trusted", Tools: map[string]protocol.ToolRule{"delete_file": {BlockedPaths: []string{"/tmp/x"}, AllowedPaths: []string{"/nowhere"}}}})
+	s.put(s.dir+"/a", "old\n")
+	s.want("apply_patch: WORK/a is outside of what apply_patch may touch: /nowhere", call("apply_patch", "patch", begin+patches["delete_file"]+end))
+	s.want("updated a (+1 -1)\n", call("apply_patch", "patch", begin+patches["edit_file"]+end))
 }

@@ -16,7 +16,7 @@ func underSame(p permission.Policy, tool string) permission.Policy {
 	switch tool {
 	case "job_start", "job_input":
 		return p.Under(tool, "shell")
-	case "move_file", "copy_file", "delete_file":
+	case "move_file", "copy_file", "delete_file", "apply_patch":
 		return p.Under(tool, "write_file")
 	}
 	return p

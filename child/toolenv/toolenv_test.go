@@ -130,7 +130,7 @@ func names(w *toolenv.Env) string {
 
 // What is denied whatever it is called with is not offered.
 func TestToolsThatAreOffered(t *testing.T) {
-	const builtin = "read_file list_directory write_file edit_file move_file copy_file delete_file glob search_text shell job_start job_output job_input job_stop job_list sleep todo"
+	const builtin = "read_file list_directory write_file edit_file apply_patch move_file copy_file delete_file glob search_text shell job_start job_output job_input job_stop job_list sleep todo"
 	const all = builtin + " web_fetch"
 	for _, tt := range []struct {
 		asked protocol.Permissions
@@ -140,8 +140,8 @@ func TestToolsThatAreOffered(t *testing.T) {
 		{protocol.Permissions{Preset: "yolo"}, all + " mine docs"},
 		{protocol.Permissions{Preset: "sandboxed"}, builtin},
 		{protocol.Permissions{Preset: "sandboxed", Tools: map[string]protocol.ToolRule{"docs": {Mode: "allow"}}}, builtin + " docs"},
-		{protocol.Permissions{Preset: "trusted", DisabledTools: []string{"shell", "docs"}}, "read_file list_directory write_file edit_file move_file copy_file delete_file glob search_text sleep todo web_fetch mine"},
-		{protocol.Permissions{Preset: "trusted", Tools: map[string]protocol.ToolRule{"write_file": {Mode: "deny"}}}, strings.NewReplacer(" write_file", "", " move_file copy_file delete_file", "").Replace(all) + " mine docs"},
+		{protocol.Permissions{Preset: "trusted", DisabledTools: []string{"shell", "docs"}}, "read_file list_directory write_file edit_file apply_patch move_file copy_file delete_file glob search_text sleep todo web_fetch mine"},
+		{protocol.Permissions{Preset: "trusted", Tools: map[string]protocol.ToolRule{"write_file": {Mode: "deny"}}}, strings.NewReplacer(" write_file", "", " apply_patch move_file copy_file delete_file", "").Replace(all) + " mine docs"},
 		{protocol.Permissions{Preset: "reader"}, "read_file list_directory glob search_text shell job_start job_output job_input job_stop job_list sleep todo web_fetch mine docs"},
 	} {
 		s := newSite(t, tt.asked, func(o *toolenv.Options) {
@@ -243,6 +243,8 @@ func TestWhereToolsMayGo(t *testing.T) {
 	s.want("edit_file: WORK/src/a"+only, call("edit_file", "path", "src/a", "old_text", "t", "new_text", "x"))
 	s.want("delete_file: WORK/src/a"+only, call("delete_file", "path", "src/a"))
 	s.want("move_file: WORK/src/a"+only, call("move_file", "from", "src/a", "to", "out/a"))
+	s.want("apply_patch: WORK/src/a"+only, call("apply_patch", "patch", "*** Begin Patch\n*** Add File: out/new\n+x\n*** Update File: src/a\n-text\n+x\n*** End Patch"))
+	s.want("apply_patch: WORK/blocked/key is out of bounds for this agent", call("apply_patch", "patch", "*** Begin Patch\n*** Add File: out/new\n+x\n*** Delete File: blocked/key\n*** End Patch"))
 	s.want("copy_file: WORK/src/b"+only, call("copy_file", "from", "src/a", "to", "src/b"))
 	s.want("delete_file: WORK/blocked/a is out of bounds for this agent", call("delete_file", "path", "blocked/a"))
 	s.want("write_file: OUTSIDE/secret.txt"+only, call("write_file", "path", secret, "content", "x"))

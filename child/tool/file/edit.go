@@ -105,7 +105,7 @@ func (in editInput) run(ctx context.Context, _ *files, s Space) (tool.Result, er
 		return tool.Result{}, err
 	}
 	defer p.close()
-	content, e, before, err := p.whole(ctx)
+	content, e, before, err := p.whole(ctx, "edit")
 	if err != nil {
 		return tool.Result{}, err
 	}
@@ -123,15 +123,15 @@ func (in editInput) run(ctx context.Context, _ *files, s Space) (tool.Result, er
 	return tool.Result{Text: fmt.Sprintf("edited %s: %s", in.Path, answer), Changed: changed}, nil
 }
 
-// whole reads all of a text file, and its state before that.
-func (p *place) whole(ctx context.Context) (string, encoding, fs.FileInfo, error) {
+// whole reads all of a text file, and its state before that. Its errors are for the model.
+func (p *place) whole(ctx context.Context, attempt string) (string, encoding, fs.FileInfo, error) {
 	fail := func(err error) (string, encoding, fs.FileInfo, error) { return "", notText, nil, err }
-	f, info, err := p.regular("edit")
+	f, info, err := p.regular(attempt)
 	if err != nil {
 		return fail(err)
 	}
 	defer f.Close()
-	tooLarge := fmt.Errorf("edit %s: it has more than the %d bytes that can be edited", p.asked, maxEdit)
+	tooLarge := fmt.Errorf("%s %s: it has more than the %d bytes that can be edited", attempt, p.asked, maxEdit)
 	if info.Size() > maxEdit {
 		return fail(tooLarge)
 	}
@@ -140,13 +140,13 @@ func (p *place) whole(ctx context.Context) (string, encoding, fs.FileInfo, error
 	case ctx.Err() != nil:
 		return fail(ctx.Err())
 	case err != nil:
-		return fail(explain("edit", p.asked, err))
+		return fail(explain(attempt, p.asked, err))
 	case len(raw) > maxEdit:
 		return fail(tooLarge)
 	}
 	e := sniff(raw[:min(len(raw), sniffed)])
 	if e == notText {
-		return fail(fmt.Errorf("edit %s: it is not a text file (%d bytes)", p.asked, info.Size()))
+		return fail(fmt.Errorf("%s %s: it is not a text file (%d bytes)", attempt, p.asked, info.Size()))
 	}
 	if e == inUTF8 {
 		return string(raw), e, info, nil
@@ -156,7 +156,7 @@ func (p *place) whole(ctx context.Context) (string, encoding, fs.FileInfo, error
 		return fail(err)
 	}
 	if again, err := e.encode(string(text)); err != nil || again != string(raw) {
-		return fail(fmt.Errorf("edit %s: it is %v, and damaged: not all of it could be put back", p.asked, e))
+		return fail(fmt.Errorf("%s %s: it is %v, and damaged: not all of it could be put back", attempt, p.asked, e))
 	}
 	return string(text), e, info, nil
 }
@@ -208,7 +208,7 @@ func replaced(ctx context.Context, content, old, text string, all bool) (edited,
 	places, length := find(body, old)
 	switch {
 	case len(places) == 0:
-		return "", "", missing(ctx, body, old)
+		return "", "", missing(ctx, body, "old_text", old)
 	case !all:
 		// "aa" is in "aaa" twice.
 		next := places[0] + 1

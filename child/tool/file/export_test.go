@@ -2,7 +2,9 @@ package file
 
 import (
 	"bytes"
+	"context"
 	"io"
+	"strings"
 	"testing/iotest"
 )
 
@@ -25,4 +27,37 @@ func Recode(content []byte) (text string, again []byte, ok bool) {
 		panic(err)
 	}
 	return string(whole), []byte(stored), true
+}
+
+// DeleteThenMove makes two changes, all or none.
+func DeleteThenMove(ctx context.Context, s Space, deleted, from, to string) ([]string, error) {
+	var places [3]*place
+	for i, path := range []string{deleted, from, to} {
+		p, err := s.find("test", path, true)
+		if err != nil {
+			return nil, err
+		}
+		defer p.close()
+		places[i] = p
+	}
+	return carryOut(ctx, &change{attempt: "delete", at: places[0]}, &change{attempt: "move", from: places[1], at: places[2], arrives: true})
+}
+
+// WriteAndUndo writes a file as one of several and takes that back, after meanwhile was called.
+func WriteAndUndo(ctx context.Context, s Space, path, content string, meanwhile func()) (changed []string, err error) {
+	p, err := s.find("test", path, true)
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	c := &change{attempt: "write", at: p, content: strings.NewReader(content), several: true}
+	defer func() { c.close(err != nil) }()
+	if err := c.prepare(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.do(); err != nil {
+		return nil, err
+	}
+	meanwhile()
+	return undo([]*change{c})
 }

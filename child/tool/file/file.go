@@ -35,6 +35,7 @@ func Tools(o Options) []tool.Tool {
 		function[listInput]{f, listSpec, protocol.ActionRead},
 		function[writeInput]{f, writeSpec, protocol.ActionWrite},
 		function[editInput]{f, editSpec, protocol.ActionWrite},
+		patchTool{function[patchInput]{f, patchSpec, protocol.ActionWrite}},
 		function[moveInput]{f, moveSpec, protocol.ActionWrite},
 		function[copyInput]{f, copySpec, protocol.ActionWrite},
 		function[deleteInput]{f, deleteSpec, protocol.ActionWrite},

@@ -15,9 +15,9 @@ const (
 	maxLikened  = 1 << 10 // bytes of a line that are looked at to see how alike two are
 )
 
-// missing is the error for a text that is not there. It tells of the line that
+// missing is the error for a text, called what, that is not there. It tells of the line that
 // comes nearest: a model can mend its call from that without reading again.
-func missing(ctx context.Context, body, old string) error {
+func missing(ctx context.Context, body, what, old string) error {
 	wanted := strings.Split(strings.Trim(strings.ReplaceAll(old, "\r\n", "\n"), "\n"), "\n")
 	lines := strings.Split(strings.ReplaceAll(body, "\r\n", "\n"), "\n")
 	at, same, err := nearest(ctx, lines, wanted)
@@ -25,20 +25,20 @@ func missing(ctx context.Context, body, old string) error {
 	case err != nil:
 		return err
 	case at < 0:
-		return fmt.Errorf("old_text is not there, nor any line like its first, %s", quoted(wanted[0]))
+		return fmt.Errorf("%s is not there, nor any line like its first, %s", what, quoted(wanted[0]))
 	case same == len(wanted):
-		return fmt.Errorf("old_text is not there; its lines are, from line %d on, but not the empty lines or line ends around them", at+1)
+		return fmt.Errorf("%s is not there; its lines are, from line %d on, but not the empty lines or line ends around them", what, at+1)
 	case same > 0 && at+same == len(lines):
-		return fmt.Errorf("old_text is not there; its first %d %s from line %d on, but there the file ends",
-			same, plural(same, "line")+are(same), at+1)
+		return fmt.Errorf("%s is not there; its first %d %s from line %d on, but there the file ends",
+			what, same, plural(same, "line")+are(same), at+1)
 	case same > 0:
-		return fmt.Errorf("old_text is not there; its first %d %s from line %d on, but then comes %s, not %s",
-			same, plural(same, "line")+are(same), at+1, quoted(lines[at+same]), quoted(wanted[same]))
+		return fmt.Errorf("%s is not there; its first %d %s from line %d on, but then comes %s, not %s",
+			what, same, plural(same, "line")+are(same), at+1, quoted(lines[at+same]), quoted(wanted[same]))
 	case strings.TrimSpace(lines[at]) == strings.TrimSpace(wanted[0]):
-		return fmt.Errorf("old_text is not there; line %d has other white space: it is %s, not %s",
-			at+1, quoted(lines[at]), quoted(wanted[0]))
+		return fmt.Errorf("%s is not there; line %d has other white space: it is %s, not %s",
+			what, at+1, quoted(lines[at]), quoted(wanted[0]))
 	default:
-		return fmt.Errorf("old_text is not there; the nearest to its first line is line %d: %s", at+1, quoted(lines[at]))
+		return fmt.Errorf("%s is not there; the nearest to its first line is line %d: %s", what, at+1, quoted(lines[at]))
 	}
 }
 

@@ -68,6 +68,7 @@ type place struct {
 	path  string   // absolute; no link led through it when it was found
 	root  *os.Root // a directory of the space that the path is in
 	name  string   // in root
+	write bool     // it may be written; then it may be read, too
 	made  []string // directories in root that were not there, the first above the others
 }
 
@@ -115,7 +116,7 @@ func (s Space) find(attempt, asked string, write bool) (*place, error) {
 		return nil, explain(attempt, asked, err)
 	}
 	name, _ := safefile.Below(top, path)
-	return &place{space: s, asked: asked, path: path, root: root, name: name}, nil
+	return &place{space: s, asked: asked, path: path, root: root, name: name, write: write}, nil
 }
 
 // nearestDir is the directory, or the first above it that is one.
@@ -146,7 +147,7 @@ func (p *place) open(name string) (f *os.File, path string, err error) {
 	}
 	path, err = location(f)
 	if err == nil {
-		err = p.permit(path, false)
+		err = p.permit(path, p.write)
 	}
 	if err != nil {
 		f.Close()
