@@ -72,7 +72,7 @@ type Allowance struct {
 	Dir string `json:"dir,omitempty" wire:"default"`
 	// Programs are the commands that may be run; empty means not bound to any.
 	Programs []string `json:"programs,omitempty" wire:"default"`
-	// Hosts are those whose pages may be fetched, with their port if a URL names one.
+	// Hosts are those whose pages may be fetched, with their port but for that of https.
 	Hosts []string `json:"hosts,omitempty" wire:"default"`
 }
 

@@ -50,7 +50,7 @@ type Call struct {
 	Paths []string
 	// Programs are those that would run; empty if they are not known.
 	Programs []string
-	// Hosts are those whose pages would be fetched.
+	// Hosts are those whose pages would be fetched, as in [protocol.Allowance].
 	Hosts []string
 	// Plain says that the programs, with these arguments, run no others, whatever
 	// any file holds, and name nothing outside of where they run, and that the
@@ -90,6 +90,11 @@ func (p Policy) Decide(c Call) Decision {
 	d := p.Tool(c.Tool, c.Action)
 	if d.Verdict == Deny {
 		return d
+	}
+	for _, host := range c.Hosts {
+		if p.Permissions.Network != nil && !rights.NamesHost(p.Permissions.Network, host) {
+			return Decision{Deny, host + " is not among the hosts that this agent's permissions name (network)"}
+		}
 	}
 	if d.Verdict == Ask && (p.covered(c) || p.AllowedAsReadOnly(c)) {
 		d = Decision{}
@@ -194,6 +199,9 @@ func (p Policy) byPreset(tool string, action protocol.Action) Decision {
 		return Decision{}
 	}
 	if action == protocol.ActionFetch {
+		if len(p.Permissions.Network) > 0 { // [Policy.Decide] looks at the host
+			return Decision{}
+		}
 		return Decision{Deny, "the preset sandboxed does not allow " + tool + ": it has no network"}
 	}
 	return Decision{Deny, "the preset sandboxed does not allow " + tool + ": it could reach beyond the working directory"}

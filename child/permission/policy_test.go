@@ -19,7 +19,10 @@ var presets = map[string]protocol.Permissions{
 		"mcp_docs": {Mode: "allow"}, "nexus_send": {Mode: "ask"}, "read_file": {AllowedPaths: []string{"/site/src"}},
 		"edit_file": {Mode: "ask", BlockedPaths: []string{"/site/src/gen"}},
 	}},
-	"free": {Preset: "yolo", BlockedPaths: []string{"/site/secret"}, Tools: map[string]protocol.ToolRule{"write_file": {Mode: "ask"}}},
+	"online": {Preset: "sandboxed", Network: []string{"docs.test", "*.h.test:443", "[::1]:8080"}},
+	"within": {Preset: "trusted", Network: []string{"docs.test"}},
+	"alone":  {Preset: "yolo", Network: []string{}},
+	"free":   {Preset: "yolo", BlockedPaths: []string{"/site/secret"}, Tools: map[string]protocol.ToolRule{"write_file": {Mode: "ask"}}},
 }
 
 // allowed are what somebody allowed for the session.
@@ -105,6 +108,20 @@ func TestDecide(t *testing.T) {
 		{"caged", "search_text /site/a", "allow"},
 		{"caged", "edit_file /site/src/a", "ask: the rules of this agent ask before edit_file is used"},
 		{"caged", "edit_file /site/src/gen/a", "deny: /site/src/gen/a is out of bounds for edit_file"},
+
+		{"sandboxed", "web_fetch docs.test", "deny: the preset sandboxed does not allow web_fetch: it has no network"},
+		{"online", "web_fetch docs.test", "allow"},
+		{"online", "web_fetch docs.test:80", "allow"},
+		{"online", "web_fetch Docs.test.", "allow"},
+		{"online", "web_fetch docs.test:8080", "deny: docs.test:8080 is not among the hosts that this agent's permissions name (network)"},
+		{"online", "web_fetch a.h.test", "allow"},
+		{"online", "web_fetch a.h.test:80", "deny: a.h.test:80 is not among the hosts that this agent's permissions name (network)"},
+		{"online", "web_fetch h.test", "deny: h.test is not among the hosts that this agent's permissions name (network)"},
+		{"online", "web_fetch [::1]:8080", "allow"},
+		{"online", "web_fetch docs.test@evil.test", "deny: docs.test@evil.test is not among the hosts that this agent's permissions name (network)"},
+		{"within", "web_fetch docs.test", "ask: the preset trusted asks before a page of the network is fetched"},
+		{"within", "web_fetch other.test", "deny: other.test is not among the hosts that this agent's permissions name (network)"},
+		{"alone", "web_fetch docs.test", "deny: docs.test is not among the hosts that this agent's permissions name (network)"},
 
 		{"free", "read_file /etc/passwd", "allow"},
 		{"free", "read_file /site/secret", "deny: /site/secret is out of bounds for this agent"},

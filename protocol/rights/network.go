@@ -1,6 +1,7 @@
 package rights
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -95,6 +96,16 @@ func (h Host) Covers(name string, port uint16) bool {
 		return strings.HasSuffix(name, "."+h.Name)
 	}
 	return name == h.Name
+}
+
+// NamesHost reports whether one of the entries covers a host, as an [protocol.Allowance] has it: with its port
+// but for that of https.
+func NamesHost(entries []string, host string) bool {
+	asked, err := ParseHost(host)
+	return err == nil && slices.ContainsFunc(entries, func(text string) bool {
+		h, err := ParseHost(text)
+		return err == nil && h.Covers(asked.Name, cmp.Or(asked.Port, 443))
+	})
 }
 
 // covers reports whether all that o means is meant.

@@ -112,10 +112,14 @@ func parseURL(text string) (*url.URL, error) {
 // host names the host of a page, as questions and allowances do.
 func host(at *url.URL) string {
 	host := strings.ToLower(at.Host)
-	if at.Port() == map[string]string{"http": "80", "https": "443"}[at.Scheme] {
-		host = strings.TrimSuffix(host, ":"+at.Port())
+	switch {
+	case at.Scheme == "https":
+		return strings.TrimSuffix(host, ":443")
+	case at.Port() == "":
+		return host + ":80"
+	default:
+		return host
 	}
-	return host
 }
 
 func (f fetcher) rule() egress.Rule { return egress.Rule{Allowed: f.options.Allowed} }

@@ -299,8 +299,9 @@ func TestAborted(t *testing.T) {
 
 func TestScope(t *testing.T) {
 	for at, want := range map[string]string{
-		"https://Example.com/a?b#c": "example.com: fetch https://Example.com/a?b", "http://h:80/": "h: fetch http://h:80/", "https://h:8443/": "h:8443: fetch https://h:8443/",
-		"http://[2606::1]:80/": "[2606::1]: fetch http://[2606::1]:80/",
+		"https://Example.com/a?b#c": "example.com: fetch https://Example.com/a?b", "http://h:80/": "h:80: fetch http://h:80/", "https://h:8443/": "h:8443: fetch https://h:8443/",
+		"http://H/": "h:80: fetch http://H/", "https://h:443/": "h: fetch https://h:443/",
+		"http://[2606::1]:80/": "[2606::1]:80: fetch http://[2606::1]:80/",
 	} {
 		scope, err := web.New(web.Options{}).Scope([]byte(`{"url":"` + at + `"}`))
 		if err != nil || strings.Join(scope.Hosts, " ")+": "+scope.Summary != want || scope.Action != protocol.ActionFetch {
