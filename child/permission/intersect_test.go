@@ -206,7 +206,7 @@ func TestResolve(t *testing.T) {
 	}{
 		{"nothing", protocol.Permissions{}, ""},
 		{"a preset of the configuration", protocol.Permissions{Preset: "reviewer"}, ""},
-		{"no preset", protocol.Permissions{Preset: "root"}, `unknown preset "root", want one of yolo, trusted, sandboxed, caged, free, reviewer`},
+		{"no preset", protocol.Permissions{Preset: "root"}, `unknown preset "root", want one of yolo, trusted, sandboxed, alone, caged, free, online, reviewer, within`},
 		{"a relative path", protocol.Permissions{WritePaths: []string{"/a", "b"}}, `member "write_paths[1]" is "b", want an absolute path`},
 		{"a NUL", protocol.Permissions{BlockedPaths: []string{"/a\x00"}}, `member "blocked_paths[0]" holds a NUL`},
 		{"a mode", protocol.Permissions{Tools: map[string]protocol.ToolRule{"shell": {Mode: "maybe"}}}, `member "tools.shell.mode" is "maybe", want allow, ask or deny`},
