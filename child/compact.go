@@ -47,6 +47,6 @@ func (w *worker) compact(ctx context.Context, c protocol.Compact) protocol.Respo
 func (w *worker) compactor(model Selected) turn.Compactor {
 	return turn.Compactor{
 		Provider: model.Provider, Model: model.Model, Offline: model.Offline,
-		Conversation: w.conversation, Journal: w.Journal, Log: w.Log, Todo: w.ToolEnv.Todo(),
+		Conversation: w.conversation, Journal: w.Journal, Log: w.Log, Todo: w.ToolEnv.Todo(), Jobs: w.ToolEnv.Jobs(),
 	}
 }

@@ -137,7 +137,7 @@ func TestPairsStayWhole(t *testing.T) {
 			last = user("more")
 		}
 		if old, ok, _ := d.Compactable(conversation.KeepTurns); ok {
-			summary := conversation.NewSummary(conversation.SummarizeByRule(old), "", time.Unix(0, 0))
+			summary := conversation.NewSummary(conversation.SummarizeByRule(old), "", "", time.Unix(0, 0))
 			_, after := d.CompactionTokens(len(old), summary)
 			d.Compact(len(old), summary)
 			check("compact", d.Messages())
@@ -153,7 +153,7 @@ func TestCutSaysWhyNot(t *testing.T) {
 	if _, ok, why := d.Compactable(conversation.KeepTurns); ok || !strings.Contains(why, "too little") {
 		t.Errorf("got %v, %q", ok, why)
 	}
-	d = conversation.New([]protocol.Message{conversation.NewSummary("s", "", time.Time{}), user("a"), says("b"), user("c")}, conversation.Preamble{ContextWindow: 1000})
+	d = conversation.New([]protocol.Message{conversation.NewSummary("s", "", "", time.Time{}), user("a"), says("b"), user("c")}, conversation.Preamble{ContextWindow: 1000})
 	if _, ok, why := d.Compactable(conversation.KeepTurns); ok || !strings.Contains(why, "since the last summary") {
 		t.Errorf("got %v, %q", ok, why)
 	}
@@ -165,7 +165,7 @@ func TestByRule(t *testing.T) {
 	if diff := cmp.Diff(want, first); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	again := conversation.SummarizeByRule([]protocol.Message{conversation.NewSummary(first, "", time.Time{}), user("more")})
+	again := conversation.SummarizeByRule([]protocol.Message{conversation.NewSummary(first, "", "", time.Time{}), user("more")})
 	if want := first + "\nmore"; again != want {
 		t.Errorf("a summary of a summary is %q, want %q", again, want)
 	}

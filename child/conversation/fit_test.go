@@ -258,7 +258,7 @@ func TestImagesCost(t *testing.T) {
 
 func TestRender(t *testing.T) {
 	messages := []protocol.Message{
-		conversation.NewSummary("old things", "", time.Time{}), user("read a.txt"),
+		conversation.NewSummary("old things", "", "", time.Time{}), user("read a.txt"),
 		{Role: protocol.RoleAssistant, Content: "I will.", ToolCalls: []protocol.ToolCall{{ID: "1", Name: "read_file", Input: []byte(`{"path":"a.txt"}`)}}},
 		{Role: protocol.RoleTool, ToolName: "read_file", Content: strings.Repeat("é", 2000), Images: []protocol.Image{{Name: "a.png"}}},
 		says("done"),

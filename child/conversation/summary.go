@@ -39,25 +39,33 @@ func IsSummary(m protocol.Message) bool {
 	return m.Role == protocol.RoleUser && strings.HasPrefix(m.Content, summaryHead)
 }
 
-// todoHead stands before the list of things to do at the end of a summary.
-const todoHead = "\n\nThings to do, as the tool todo had them then:\n"
+// What stands before the lists at the end of a summary.
+const (
+	todoHead = "\n\nThings to do, as the tool todo had them then:\n"
+	jobsHead = "\n\nBackground jobs that ran then (see job_list and job_output):\n"
+)
 
-// NewSummary makes the message that stands for what was summarised, with what there is to do,
-// "" for nothing. It speaks as the user, since that is what every provider accepts in the
-// first place.
-func NewSummary(text, todo string, at time.Time) protocol.Message {
+// NewSummary makes the message that stands for what was summarised, with what there is to do
+// and which jobs run, "" for none. It speaks as the user, since that is what every provider
+// accepts in the first place.
+func NewSummary(text, todo, jobs string, at time.Time) protocol.Message {
 	if todo != "" {
 		text += todoHead + todo
+	}
+	if jobs != "" {
+		text += jobsHead + jobs
 	}
 	return protocol.Message{Role: protocol.RoleUser, Content: summaryHead + text, At: at.UTC()}
 }
 
-// summarised is the text of a summary without what there was to do, which a later summary has
-// as it is then.
+// summarised is the text of a summary without what there was to do and which jobs ran, which a
+// later summary has as it is then.
 func summarised(m protocol.Message) string {
 	text := strings.TrimPrefix(m.Content, summaryHead)
-	if at := strings.LastIndex(text, todoHead); at >= 0 {
-		text = text[:at]
+	for _, head := range []string{jobsHead, todoHead} {
+		if at := strings.LastIndex(text, head); at >= 0 {
+			text = text[:at]
+		}
 	}
 	return text
 }

@@ -385,6 +385,14 @@ func (env *Env) Todo() *todo.List {
 	return env.todo
 }
 
+// Jobs are the agent's background jobs; nil for a nil Env.
+func (env *Env) Jobs() *shell.Jobs {
+	if env == nil {
+		return nil
+	}
+	return env.jobs
+}
+
 // leftoversPatience is how long Close waits for the removal of what programs left in the
 // system's directory for temporary files, which nobody else removes.
 const leftoversPatience = 2 * time.Second

@@ -15,7 +15,7 @@ import (
 )
 
 // Compactor replaces the first messages of a conversation by a summary. All
-// fields but Offline, Todo, RuleIfFailed and Force are required.
+// fields but Offline, Todo, Jobs, RuleIfFailed and Force are required.
 type Compactor struct {
 	Provider provider.Provider
 	Model    string
@@ -27,6 +27,8 @@ type Compactor struct {
 	Log          *zap.Logger
 	// Todo is what the agent has to do, which a summary ends with; nil is nothing.
 	Todo fmt.Stringer
+	// Jobs are those that run, which it ends with as well; nil are none.
+	Jobs fmt.Stringer
 	// RuleIfFailed makes a summary by rule where the model fails to write one.
 	RuleIfFailed bool
 	// Force takes a summary that is no shorter than what it stands for.
@@ -69,11 +71,7 @@ func (c Compactor) Compact(ctx context.Context, old []protocol.Message) (Compact
 	if done.ByRule {
 		text = conversation.SummarizeByRule(told)
 	}
-	things := ""
-	if c.Todo != nil {
-		things = c.Todo.String()
-	}
-	done.Summary = conversation.NewSummary(text, things, time.Now())
+	done.Summary = conversation.NewSummary(text, said(c.Todo), said(c.Jobs), time.Now())
 	done.TokensBefore, done.TokensAfter = c.Conversation.CompactionTokens(len(old), done.Summary)
 	if done.TokensAfter >= done.TokensBefore && !c.Force {
 		done.Reason = "a summary would be no shorter"
@@ -88,4 +86,11 @@ func (c Compactor) Compact(ctx context.Context, old []protocol.Message) (Compact
 	}
 	c.Conversation.Compact(len(old), done.Summary)
 	return done, nil
+}
+
+func said(list fmt.Stringer) string {
+	if list == nil {
+		return ""
+	}
+	return list.String()
 }

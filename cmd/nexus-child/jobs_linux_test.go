@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -108,6 +109,37 @@ func TestEndOfAJobIsTold(t *testing.T) {
 	}
 	if told != 1 {
 		t.Errorf("told %d times", told)
+	}
+	p.stdin.Close()
+	p.wait()
+}
+
+// A summary ends with the jobs that run by then, whatever an earlier one said.
+func TestSummariesNameTheJobsThatRun(t *testing.T) {
+	home := t.TempDir()
+	scenario := filepath.Join(home, "scenario.json")
+	play := `{"turns":[
+		{"match":"start","steps":[{"tool":{"name":"job_start","input":{"name":"web","command":"exec sleep 1000"}}},{"tool":{"name":"job_start","input":{"name":"db","command":"exec sleep 2000"}}},{"text":"up"}]},
+		{"match":"stop","steps":[{"tool":{"name":"job_stop","input":{"job":"web"}}},{"text":"down"}]}
+	],"after":"offline"}`
+	if err := os.WriteFile(scenario, []byte(play), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	time := regexp.MustCompile(`running for [0-9ms]+,`)
+	p := startChild(t, home, "--scenario", scenario, "--no-session", "--preset", "yolo")
+	for _, s := range []struct{ id, message, want string }{
+		{"1", "start", "web: running, 0 bytes of output: exec sleep 1000\ndb: running, 0 bytes of output: exec sleep 2000\n"},
+		{"2", "stop", "db: running, 0 bytes of output: exec sleep 2000\n"},
+	} {
+		for _, message := range []string{s.message, "echo " + strings.Repeat("long words ", 2000)} {
+			p.send(`{"type":"prompt","id":"` + s.id + `","message":"` + message + `"}`)
+			p.want("type", "agent_end")
+		}
+		p.send(`{"type":"compact","id":"c` + s.id + `","force":true}`)
+		summary := time.ReplaceAllString(p.want("id", "c"+s.id).Get("summary").String(), "running,")
+		if !strings.HasSuffix(summary, "\n\nBackground jobs that ran then (see job_list and job_output):\n"+s.want) || strings.Count(summary, "db: running") != 1 {
+			t.Errorf("after %s the summary is %q", s.message, summary)
+		}
 	}
 	p.stdin.Close()
 	p.wait()

@@ -186,7 +186,7 @@ func TestHonest(t *testing.T) {
 // What was answered is not what the user said, also where a summary quotes it.
 func TestRememberNoAnswerInSummary(t *testing.T) {
 	old := []protocol.Message{user("My name is Alice"), said("Nice to meet you, Alice!"), user("hello"), said(`You can ask me (as in "my name is Bob")`)}
-	summary := conversation.NewSummary(conversation.SummarizeByRule(old), "", time.Time{})
+	summary := conversation.NewSummary(conversation.SummarizeByRule(old), "", "", time.Time{})
 	if got := ask(t.Context(), t, offline(t), request(summary, user("what is my name?"))); got.Text != "Your name is Alice." {
 		t.Errorf("got %q", got.Text)
 	}

@@ -84,6 +84,20 @@ func (s *Jobs) Notices() string {
 	return strings.Join(lines, "\n")
 }
 
+// String lists the jobs that run, a line each; "" for none.
+func (s *Jobs) String() string {
+	if s == nil {
+		return ""
+	}
+	var lines strings.Builder
+	for _, j := range s.list() {
+		if j.running() {
+			lines.WriteString(j.summary())
+		}
+	}
+	return lines.String()
+}
+
 func (s *Jobs) list() []*job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
