@@ -24,7 +24,7 @@ type Spec struct {
 	Settings protocol.TurnSettings
 	// SystemPrompt replaces the layered default, also if it is empty; nil does not.
 	SystemPrompt *string
-	// Permissions are what was asked for. With its DisabledTools or WritePaths, even empty
+	// Permissions are what was asked for. With its DisabledTools, WritePaths or Network, even empty
 	// ones, it is more than a preset.
 	Permissions protocol.Permissions
 	// Ceiling is what the agent's permissions cannot exceed: those of its parent. Nil is no

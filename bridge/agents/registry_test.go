@@ -147,6 +147,9 @@ func TestSpec(t *testing.T) {
 		`{"agent_id":".left","allowed_write_paths":[]}`: {
 			ID: ".left", Fresh: true, Labels: supervisor.Labels{EnvDigest: noEnv}, Permissions: protocol.Permissions{AllowedPaths: []string{}, WritePaths: []string{}},
 		},
+		`{"agent_id":"online","network":["a.test"]}`: {
+			ID: "online", Fresh: true, Labels: supervisor.Labels{EnvDigest: noEnv}, Permissions: protocol.Permissions{Network: []string{"a.test"}},
+		},
 		`{"agent_id":"made","parent_agent_id":"parent","default_cwd":"/d","approvals":"ask"}`: {
 			ID: "made", Fresh: true, Cwd: "/site", Permissions: protocol.Permissions{Preset: "sandboxed"}, Ceiling: ceiling,
 			Labels: supervisor.Labels{Parent: "parent", Provenance: "parent", Depth: 1, Approvals: "ask", EnvDigest: noEnv},
@@ -230,6 +233,7 @@ func TestCheckSame(t *testing.T) {
 		`"parent_agent_id":"parent"`:    "parent_agent_id",
 		`"disable_tools":["read_file"]`: "disable_tools",
 		`"allowed_write_paths":["/"]`:   "allowed_write_paths",
+		`"network":["a.test"]`:          "network",
 		`"limits":{"tokens":8}`:         "limits",
 		`"env":{"A":"b"},"model":"x"`:   "model, env",
 	} {

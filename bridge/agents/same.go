@@ -13,6 +13,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/supervisor"
 )
@@ -45,6 +46,7 @@ func (r *Registry) CheckSame(ctx context.Context, a *supervisor.Agent, given api
 		{"parent_agent_id", is(given.ParentAgentID, labels.Parent)},
 		{"disable_tools", lacks(protocol.Value(given.DisableTools), state.Permissions.DisabledTools)},
 		{"allowed_write_paths", given.AllowedWritePaths == nil || writesWithin(*given.AllowedWritePaths, state.Permissions.Policy.WritePaths)},
+		{"network", given.Network == nil || reachesWithin(*given.Network, state.Permissions.Policy.Network)},
 		{"limits", limitsSame},
 		{"env", given.Env == nil || digest(given.Env) == labels.EnvDigest},
 	} {
@@ -67,7 +69,7 @@ func (r *Registry) CheckSame(ctx context.Context, a *supervisor.Agent, given api
 // changes are the methods that change what create_agent can say of a new agent. What is not
 // among them stays.
 var changes = map[string]string{
-	"preset": "set_permissions", "disable_tools": "set_permissions", "allowed_write_paths": "set_permissions", "cwd": "set_cwd",
+	"preset": "set_permissions", "disable_tools": "set_permissions", "allowed_write_paths": "set_permissions", "network": "set_permissions", "cwd": "set_cwd",
 	"model": "set_model", "provider": "set_model", "system_prompt": "set_system_prompt", "limits": "set_limits",
 }
 
@@ -95,6 +97,13 @@ func realPath(path string) string {
 
 func lacks(want, disabled []string) bool {
 	return !slices.ContainsFunc(want, func(name string) bool { return !slices.Contains(disabled, name) })
+}
+
+// reachesWithin reports whether programs that reach the hosts of have, nil for whatever the
+// preset says, reach none outside want.
+func reachesWithin(want []string, have *[]string) bool {
+	bound, err := rights.Clean(protocol.Permissions{Preset: rights.Sandboxed, Network: want})
+	return err == nil && have != nil && rights.Beyond(protocol.Permissions{Preset: rights.Sandboxed, Network: *have}, bound) == nil
 }
 
 // writesWithin reports whether an agent that may write below the paths of have, nil

@@ -78,6 +78,7 @@ func (r *Registry) spec(p api.CreateAgentParams, up parent) (supervisor.Spec, er
 		Permissions: protocol.Permissions{
 			Preset: protocol.Value(p.Preset), DisabledTools: protocol.Value(p.DisableTools),
 			AllowedPaths: protocol.Value(p.AllowedWritePaths), WritePaths: protocol.Value(p.AllowedWritePaths),
+			Network: protocol.Value(p.Network),
 		},
 		Fresh: !r.o.Sessions.There(*p.AgentID), // [Registry.create] removes what a temporary one left
 		Labels: supervisor.Labels{

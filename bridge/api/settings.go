@@ -242,13 +242,8 @@ func (p SetPermissionsParams) check() error {
 			return err
 		}
 	}
-	if n := len(protocol.Value(p.Network)); n > MaxRules {
-		return Invalid("network", "want at most %d, have %d", MaxRules, n)
-	}
-	for i, host := range protocol.Value(p.Network) {
-		if _, err := rights.ParseHost(host); err != nil {
-			return Invalid(fmt.Sprintf("network[%d]", i), "%v", err)
-		}
+	if err := checkHosts("network", protocol.Value(p.Network)); err != nil {
+		return err
 	}
 	if n := len(protocol.Value(p.Tools)); n > MaxRules {
 		return Invalid("tools", "want at most %d, have %d", MaxRules, n)
@@ -284,6 +279,18 @@ func checkTools(param string, names []string) error {
 	}
 	for i, one := range names {
 		if err := protocol.CheckToolName(one); err != nil {
+			return Invalid(fmt.Sprintf("%s[%d]", param, i), "%v", err)
+		}
+	}
+	return nil
+}
+
+func checkHosts(param string, hosts []string) error {
+	if n := len(hosts); n > MaxRules {
+		return Invalid(param, "want at most %d, have %d", MaxRules, n)
+	}
+	for i, host := range hosts {
+		if _, err := rights.ParseHost(host); err != nil {
 			return Invalid(fmt.Sprintf("%s[%d]", param, i), "%v", err)
 		}
 	}

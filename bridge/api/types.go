@@ -58,6 +58,9 @@ type (
 		// The only directories that the agent's tools may change, absolute; none if empty.
 		// Those outside of cwd become reachable. At most 256.
 		AllowedWritePaths *[]string `json:"allowed_write_paths,omitzero" audit:"rule"`
+		// The only hosts that programs and web_fetch reach, as example.com, *.example.com or
+		// 10.1.2.3:8080; none if empty. At most 256.
+		Network *[]string `json:"network,omitzero" audit:"rule"`
 		// Names of tools that the agent does not have. At most 256.
 		DisableTools *[]string `json:"disable_tools,omitzero" audit:"rule"`
 		// How a call that needs an approval is decided: ask (see respond_permission) or

@@ -112,7 +112,7 @@ func ownVariables(own map[string]string) (env []string, passed flag) {
 // no tools may have them in its own; the flag takes none.
 func permissionFlags(s supervisor.Spec) (ceiling, asked flag, err error) {
 	asked = flag{"preset", s.Permissions.Preset}
-	if s.Permissions.DisabledTools != nil || s.Permissions.WritePaths != nil {
+	if s.Permissions.DisabledTools != nil || s.Permissions.WritePaths != nil || s.Permissions.Network != nil {
 		asked, err = encode("permissions", s.Permissions)
 	}
 	if s.Ceiling != nil && err == nil {

@@ -9,6 +9,7 @@ export type CreateAgentParams = {
   model?: string | null;
   provider?: string | null;
   allowed_write_paths?: Array<string> | null;
+  network?: Array<string> | null;
   disable_tools?: Array<string> | null;
   approvals?: "ask" | "deny" | null;
   limits?: {

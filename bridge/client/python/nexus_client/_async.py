@@ -28,6 +28,7 @@ class AsyncMethods:
         model: Optional[str] = None,
         provider: Optional[str] = None,
         allowed_write_paths: Optional[List[str]] = None,
+        network: Optional[List[str]] = None,
         disable_tools: Optional[List[str]] = None,
         approvals: Literal["ask", "deny", None] = None,
         limits: Optional[Union[params.Limits, results.Limits]] = None,
