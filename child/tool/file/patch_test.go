@@ -95,6 +95,7 @@ func TestPatch(t *testing.T) {
 			"updated a (+1 -1)\nupdated b (+1 -1)\n", "a=1\nzwei\n|b=drei\n",
 		},
 		{"moved by a and b", "x=1\n", lines("--- a/x", "+++ b/y", "@@ -1 +1 @@", "-1", "+2"), "moved x to y (+1 -1)\n", "y=2\n"},
+		{"renamed by git without a and b", "x=1\n", lines("diff --git x y", "similarity index 10%", "rename from x", "rename to y", "--- x", "+++ y", "@@ -1 +1 @@", "-1", "+2"), "moved x to y (+1 -1)\n", "y=2\n"},
 		{"quoted", "grün=1\n", lines(`--- "a/gr\303\274n"`, `+++ "b/gr\303\274n"`, "@@ -1 +1 @@", "-1", "+2"), "updated grün (+1 -1)\n", "grün=2\n"},
 		{"lines that look like headers", "a=1\n-- x\n3\n|b=1\n", lines("--- a/a", "+++ b/a", "@@ -1,3 +1,3 @@", " 1", "--- x", "+++ y", " 3", "--- a/b", "+++ b/b", "@@ -1 +1 @@", "-1", "+2"), "updated a (+1 -1)\nupdated b (+1 -1)\n", "a=1\n++ y\n3\n|b=2\n"},
 		{"counts that are too large", "a=1\n2\n|b=1\n", lines("--- a/a", "+++ b/a", "@@ -1,9 +1,9 @@", " 1", "-2", "+zwei", "--- a/b", "+++ b/b", "@@ -1,9 +1,9 @@", "-1", "+2"), "updated a (+1 -1)\nupdated b (+1 -1)\n", "a=1\nzwei\n|b=2\n"},
@@ -288,9 +289,10 @@ func TestModesOfPatch(t *testing.T) {
 func TestPatchStaysInside(t *testing.T) {
 	r := newRoom(t)
 	r.put("a", "1\n")
+	r.put("b", "1\n")
 	r.put("keep/k", "kept\n")
 	r.must(os.WriteFile(r.outside+"/secret.txt", []byte("secret\n"), 0o666))
-	for name, target := range map[string]string{"out": r.outside, "secret": r.outside + "/secret.txt", "dangling": r.outside + "/new", "link": "a", "tokeep": "keep"} {
+	for name, target := range map[string]string{"out": r.outside, "secret": r.outside + "/secret.txt", "dangling": r.outside + "/new", "link": "b", "tokeep": "keep"} {
 		r.must(os.Symlink(target, filepath.Join(r.dir, name)))
 	}
 	r.open(file.Space{Cwd: r.dir, Checker: checker(func(path, _ string, write bool) error {
@@ -324,8 +326,8 @@ func TestPatchStaysInside(t *testing.T) {
 		t.Errorf("%d entries outside, %q", len(entries), r.get(r.outside+"/secret.txt"))
 	}
 	r.want("updated link (+1 -1)\n", "apply_patch", "patch", marked("*** Update File: link", "-1", "+2")) // as edit_file does
-	if got := r.get(filepath.Join(r.dir, "a")); got != "2\n" {
-		t.Errorf("a: %q", got)
+	if got := r.get(filepath.Join(r.dir, "b")); got != "2\n" {
+		t.Errorf("b: %q", got)
 	}
 }
 

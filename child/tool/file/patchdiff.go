@@ -46,10 +46,10 @@ func (r *patchReader) diff(f *filePatch) (err error) {
 		if !ok {
 			return patchError(r.at+2, "%s, want %q", quoted(r.ahead(1)), newHeader)
 		}
-		if from, to, err := diffPaths(old, to); err != nil {
-			return patchError(r.at+1, "%w", err)
-		} else if !renamed {
-			f.from, f.to = from, to
+		if !renamed { // else the names are known, and may stand here without a/ and b/
+			if f.from, f.to, err = diffPaths(old, to); err != nil {
+				return patchError(r.at+1, "%w", err)
+			}
 		}
 		r.at += 2
 	}
