@@ -120,10 +120,17 @@ func (s *server) undo(c protocol.Undo) (answer protocol.UndoAnswer, err error) {
 		answer.Reason, answer.MessageCount = "there is no turn: the conversation is empty, or a summary is all that is left of it", uint64(s.session.conversation.Len())
 		return answer, nil
 	}
+	gone := s.session.conversation.Messages()[kept:]
+	if c.Files {
+		answer.Files = new(s.ToolEnv.Changes().Undo(context.Background(), gone))
+	}
 	if err := s.session.save(transcript.Undo{Kept: uint64(kept), At: time.Now().UTC()}); err != nil {
 		return answer, err
 	}
-	answer = protocol.UndoAnswer{Undone: true, TurnID: turnID, Removed: uint64(s.session.conversation.Len() - kept), MessageCount: uint64(kept)}
+	if c.Files {
+		s.ToolEnv.Changes().Forget(gone[0].At)
+	}
+	answer.Undone, answer.TurnID, answer.Removed, answer.MessageCount = true, turnID, uint64(len(gone)), uint64(kept)
 	s.session.conversation.Truncate(kept)
 	s.session.sendUpdate(s.out.post)
 	return answer, nil

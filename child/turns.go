@@ -176,6 +176,8 @@ func (w *worker) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 	if fallback != nil {
 		runner.Provider = fallback
 	}
+	in.At = time.Now().UTC()
+	w.ToolEnv.Changes().BeginTurn(in.At)
 	result := runner.Run(ctx, in)
 	var second protocol.TurnUsage
 	if fallback != nil {

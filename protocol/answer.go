@@ -76,6 +76,23 @@ type (
 		Removed uint64 `json:"removed,omitzero" wire:"default"`
 		// MessageCount is how many are left.
 		MessageCount uint64 `json:"message_count" wire:"default"`
+		// Files is what became of the files, with Undo.Files alone.
+		Files *FilesUndone `json:"files,omitzero"`
+	}
+
+	// FilesUndone is what became of the files that a turn changed.
+	FilesUndone struct {
+		// Restored are the paths that are as before the turn, Left those that are not.
+		Restored []string   `json:"restored" wire:"default"`
+		Left     []FileLeft `json:"left" wire:"default"`
+		// NotUndone are tools that the turn ran and of whose changes nothing is kept, as shell.
+		NotUndone []string `json:"not_undone" wire:"default"`
+	}
+
+	// FileLeft is a file that is not as it was before the turn.
+	FileLeft struct {
+		Path   string `json:"path"`
+		Reason string `json:"reason"`
 	}
 
 	// SetModelAnswer is the answer to SetModel.

@@ -58,6 +58,8 @@ type (
 	// Undo takes the last turn out of the conversation. Added by nexus.
 	Undo struct {
 		ID string `json:"id"`
+		// Files takes back what its tools changed in files as well.
+		Files bool `json:"files,omitzero" wire:"default"`
 	}
 
 	// GetMessages asks for the conversation, a page at a time.

@@ -40,6 +40,7 @@ var goldenCommands = map[string]protocol.Command{
 	"revoke_allowances":     protocol.RevokeAllowances{ID: "6", Allowances: []protocol.Allowance{{Tool: "read_file", Action: protocol.ActionRead, Dir: "/etc"}}},
 	"revoke_allowances-all": protocol.RevokeAllowances{ID: "6"},
 	"undo":                  protocol.Undo{ID: "6"},
+	"undo-files":            protocol.Undo{ID: "6", Files: true},
 	"get_notes":             protocol.GetNotes{ID: "6"},
 	"set_tool_output":       protocol.SetToolOutput{ID: "6", On: true},
 	"set_settings-none":     protocol.SetSettings{ID: "6"},

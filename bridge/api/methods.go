@@ -306,7 +306,7 @@ var (
 		Summary: "Discard the conversation and begin another, with the same settings",
 		Errors:  append(modelErrors[:len(modelErrors):len(modelErrors)], KindAgentBusy),
 	}
-	Undo = Def[None, protocol.UndoAnswer]{
+	Undo = Def[UndoParams, protocol.UndoAnswer]{
 		Name: "undo", Scope: Agent, Effect: Changes,
 		Summary: "Take the last turn out of the conversation",
 		Errors:  append(modelErrors[:len(modelErrors):len(modelErrors)], KindAgentBusy),

@@ -327,6 +327,11 @@ type (
 	// GetTokensResult is how the context window is used, in tokens.
 	GetTokensResult protocol.ContextTokens
 
+	// UndoParams say what is taken back.
+	UndoParams struct {
+		// Take back what the turn's tools changed in files, too.
+		Files *bool `json:"files,omitzero" default:"false" audit:"-"`
+	}
 	// GetContextResult describes the conversation.
 	GetContextResult struct {
 		MessageCount uint64 `json:"message_count"`

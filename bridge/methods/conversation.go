@@ -100,8 +100,8 @@ func (m *conversationMethods) newSession(ctx context.Context, c *rpc.Call, _ api
 	return api.NewSessionResult(begun), err
 }
 
-func (m *conversationMethods) undo(ctx context.Context, c *rpc.Call, _ api.None) (protocol.UndoAnswer, error) {
-	return askAgent(ctx, m.agents, c, protocol.Undo{})
+func (m *conversationMethods) undo(ctx context.Context, c *rpc.Call, p api.UndoParams) (protocol.UndoAnswer, error) {
+	return askAgent(ctx, m.agents, c, protocol.Undo{Files: protocol.Value(p.Files)})
 }
 
 func (m *conversationMethods) listModels(ctx context.Context, c *rpc.Call, _ api.None) (api.ListModelsResult, error) {

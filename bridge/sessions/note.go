@@ -61,7 +61,7 @@ func (c *Catalogue) finishChange() error {
 	switch {
 	case !strings.HasSuffix(string(data), "\n") || len(words) < 2 || valid(words[1:]...) != nil:
 	case words[0] == "rename" && len(words) == 3 && !c.taken(words[1]):
-		for _, part := range []string{imagesSuffix, transcript.HomeSuffix} {
+		for _, part := range []string{imagesSuffix, transcript.HomeSuffix, transcript.UndoSuffix} {
 			err := os.Rename(c.layout.Path(words[1], part), c.layout.Path(words[2], part))
 			if !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, err)

@@ -103,7 +103,7 @@ func Tidy(home string) error {
 		errs = append(errs, err)
 	}
 	for _, entry := range entries {
-		if name := entry.Name(); isOurs(name) && name != last+suffix && name != last+imagesSuffix && name != last+transcript.HomeSuffix {
+		if name := entry.Name(); isOurs(name) && name != last+suffix && name != last+imagesSuffix && name != last+transcript.HomeSuffix && name != last+transcript.UndoSuffix {
 			errs = append(errs, os.RemoveAll(filepath.Join(c.layout.Temp, entry.Name())))
 		}
 	}
@@ -131,7 +131,7 @@ const (
 // isOurs reports whether a file of that name is of a session, and not one that the store
 // has.
 func isOurs(name string) bool {
-	return slices.Contains([]string{suffix, imagesSuffix, nextSuffix, transcript.HomeSuffix}, filepath.Ext(name))
+	return slices.Contains([]string{suffix, imagesSuffix, nextSuffix, transcript.HomeSuffix, transcript.UndoSuffix}, filepath.Ext(name))
 }
 
 // Exists reports whether a saved session of that name is there. A temporary
@@ -165,7 +165,7 @@ func (c *Catalogue) RemoveTemp(id string) error {
 }
 
 func (c *Catalogue) removeParts(id string) error {
-	return errors.Join(os.RemoveAll(c.layout.Path(id, imagesSuffix)), c.removeHome(id), c.kept.Delete(id))
+	return errors.Join(os.RemoveAll(c.layout.Path(id, imagesSuffix)), os.RemoveAll(c.layout.Path(id, transcript.UndoSuffix)), c.removeHome(id), c.kept.Delete(id))
 }
 
 // removeHome removes the home of the agent's programs, which may have millions of files: it

@@ -86,7 +86,7 @@ func expire(path, name string, before time.Time) (gone bool, err error) {
 		return false, nil
 	}
 	beside := filepath.Join(filepath.Dir(path), name)
-	if err := errors.Join(os.RemoveAll(beside+".files"), safefile.RemoveBriefly(beside+transcript.HomeSuffix)); err != nil {
+	if err := errors.Join(os.RemoveAll(beside+".files"), os.RemoveAll(beside+transcript.UndoSuffix), safefile.RemoveBriefly(beside+transcript.HomeSuffix)); err != nil {
 		return false, err
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

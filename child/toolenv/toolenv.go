@@ -17,6 +17,7 @@ import (
 	"nexus.internal/child/egress"
 	"nexus.internal/child/parent"
 	"nexus.internal/child/permission"
+	"nexus.internal/child/snapshot"
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/file"
 	"nexus.internal/child/tool/shell"
@@ -87,6 +88,8 @@ type Options struct {
 	// Home is a directory of the session's own: the HOME of programs, with their caches. It is
 	// made when it is needed; "" keeps nothing from one program to the next.
 	Home string
+	// Undo is a directory for what files were before the tools changed them; "" keeps nothing.
+	Undo string
 	// HomeBytes is how much Home may hold; 0 means 4 GiB.
 	HomeBytes uint64
 	// PassEnv names variables of our environment that programs get besides the
@@ -110,13 +113,14 @@ type Options struct {
 
 // Env is where one agent works. A nil Env has no tools, no directory and no permissions.
 type Env struct {
-	options  Options
-	ceiling  *protocol.Permissions // resolved; nil for no bound
-	builtins []builtin             // those that there always are, in their order
-	registry *tool.Registry        // without tools; those of the turns follow from it
-	spill    spill
-	home     home
-	todo     *todo.List
+	options   Options
+	ceiling   *protocol.Permissions // resolved; nil for no bound
+	builtins  []builtin             // those that there always are, in their order
+	registry  *tool.Registry        // without tools; those of the turns follow from it
+	spill     spill
+	home      home
+	todo      *todo.List
+	snapshots *snapshot.Store // nil keeps nothing
 	// leftovers removes the directories for temporary files that programs had.
 	leftovers *safefile.Remover
 	private   permission.Private // by both of their names
@@ -146,6 +150,9 @@ func Open(o Options) (*Env, error) {
 		env.spill.dir = realPath(o.Spill)
 	}
 	env.home = home{limit: cmp.Or(o.HomeBytes, defaultHomeBytes), discard: env.leftovers}
+	if o.Undo != "" {
+		env.snapshots = snapshot.New(snapshot.Options{Dir: o.Undo, Log: o.Log})
+	}
 	if o.Home != "" {
 		env.home.dir = realPath(o.Home)
 	}
@@ -372,6 +379,9 @@ func (env *Env) Notices() string {
 func (env *Env) Forget() {
 	env.todo.Forget()
 	env.jobs.Forget()
+	if err := env.snapshots.Clear(); err != nil {
+		env.options.Log.Warn("remove what files were before their changes", zap.Error(err))
+	}
 	env.mu.Lock()
 	defer env.mu.Unlock()
 	env.allowances = nil

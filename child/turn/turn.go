@@ -73,6 +73,8 @@ type Input struct {
 	Images      []protocol.Image
 	// Source and SourceAgentID are those of the message.
 	Source, SourceAgentID string
+	// At is the time of the message, UTC; the zero time is now.
+	At time.Time
 }
 
 // Result is how a turn ended.
@@ -99,7 +101,7 @@ func (r Runner) Run(ctx context.Context, in Input) Result {
 	t := &run{Runner: r, id: in.ID, used: map[string]bool{}}
 	err := t.add(protocol.Message{
 		Role: protocol.RoleUser, Content: in.Message, Attachments: in.Attachments, Images: in.Images,
-		Source: in.Source, SourceAgentID: in.SourceAgentID,
+		Source: in.Source, SourceAgentID: in.SourceAgentID, At: in.At,
 	}, nil)
 	for iteration := 0; err == nil; iteration++ {
 		if iteration == r.MaxIterations {
@@ -151,7 +153,10 @@ func (t *run) addLast(m protocol.Message, usage *protocol.TurnUsage) error {
 
 // converse puts a message into the conversation and returns its record.
 func (t *run) converse(m protocol.Message, usage *protocol.TurnUsage) transcript.Message {
-	m.TurnID, m.At = t.id, time.Now().UTC()
+	m.TurnID = t.id
+	if m.At.IsZero() {
+		m.At = time.Now().UTC()
+	}
 	t.Conversation.Add(m)
 	return transcript.Message{Message: m, Usage: usage}
 }

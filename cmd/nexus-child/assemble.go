@@ -324,12 +324,13 @@ func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *con
 	} else {
 		a.closers = append(a.closers, dirCloser{scratch})
 		o.Spill, o.Temp = filepath.Join(scratch.Path(), "kept"), filepath.Join(scratch.Path(), "temp")
-		o.Home = filepath.Join(scratch.Path(), "home")
+		o.Home, o.Undo = filepath.Join(scratch.Path(), "home"), filepath.Join(scratch.Path(), "undo")
 	}
 	// One that is unnamed may be of a parent that begins one for each question: their caches would
 	// fill the disk until they expire.
 	if session := a.options.Journal.Path(); session != "" && a.options.Journal.Name() != "" {
-		o.Home = strings.TrimSuffix(session, filepath.Ext(session)) + transcript.HomeSuffix
+		beside := strings.TrimSuffix(session, filepath.Ext(session))
+		o.Home, o.Undo = beside+transcript.HomeSuffix, beside+transcript.UndoSuffix
 	}
 	asked := f.permissions != nil || f.preset != ""
 	if o.Permissions.Preset = f.preset; f.permissions != nil {

@@ -13,6 +13,10 @@ import (
 // HomeSuffix ends the name of the directory beside a session that its programs have as HOME.
 const HomeSuffix = ".home"
 
+// UndoSuffix ends the name of the directory beside a session with what files were before its
+// tools changed them.
+const UndoSuffix = ".undo"
+
 // MaybeUnnamed gives the names of sessions that may be unnamed, by the names of all
 // files in their directory: each has the form of a session id and nothing but images
 // and the home of its programs beside it. Its header tells the rest.
@@ -24,7 +28,7 @@ func MaybeUnnamed(files []string) map[string]bool {
 		}
 	}
 	for _, file := range files {
-		if name, rest, _ := strings.Cut(file, "."); rest != "jsonl" && rest != "files" && "."+rest != HomeSuffix {
+		if name, rest, _ := strings.Cut(file, "."); rest != "jsonl" && rest != "files" && "."+rest != HomeSuffix && "."+rest != UndoSuffix {
 			delete(found, name)
 		}
 	}

@@ -630,8 +630,20 @@ export type NewSessionParams = {
 export type NewSessionResult = { session_id: string };
 
 export type UndoParams = {
+  files?: boolean | null;
 };
-export type UndoResult = { undone: boolean; reason?: string; turn_id?: string; removed?: number; message_count: number };
+export type UndoResult = {
+  undone: boolean;
+  reason?: string;
+  turn_id?: string;
+  removed?: number;
+  message_count: number;
+  files?: {
+    restored: Array<string>;
+    left: Array<{ path: string; reason: string }>;
+    not_undone: Array<string>;
+  };
+};
 
 export type ListModelsParams = {
 };

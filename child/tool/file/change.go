@@ -12,6 +12,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"nexus.internal/child/snapshot"
 )
 
 // change is one change of one file. All changes that the tools make go through [carryOut].
@@ -26,11 +28,12 @@ type change struct {
 	mode               mode        // of the content
 	seen               fs.FileInfo // the file when it was read; nil: it may have any state
 
-	old          fs.FileInfo // what was there; nil: nothing
-	dir, fromDir *os.Root    // of at and from
-	several      bool        // it may have to be undone
-	temporary    string      // holds the content, in dir; "" before and when it is in its place
-	aside        string      // holds what was there, in dir; "" if nothing does
+	old          fs.FileInfo     // what was there; nil: nothing
+	dir, fromDir *os.Root        // of at and from
+	several      bool            // it may have to be undone
+	temporary    string          // holds the content, in dir; "" before and when it is in its place
+	aside        string          // holds what was there, in dir; "" if nothing does
+	kept         *snapshot.Entry // nil before, and where nothing is kept
 }
 
 // mode is that of a file that is written.
@@ -65,7 +68,9 @@ func carryOut(ctx context.Context, changes ...*change) (changed []string, err er
 		return nil, changes[0].explain(err)
 	}
 	for i, c := range changes {
+		c.keep()
 		if err := c.do(); err != nil {
+			c.at.space.Snapshots.Drop(c.kept)
 			changed, undone := undo(changes[:i])
 			return changed, errors.Join(c.explain(err), undone)
 		}
@@ -87,7 +92,9 @@ func undo(changes []*change) (changed []string, err error) {
 				c.aside = "" // stays
 			}
 			failed, changed = append(failed, said), append(changed, c.paths()...)
+			continue
 		}
+		c.at.space.Snapshots.Drop(c.kept)
 	}
 	return changed, errors.Join(failed...)
 }

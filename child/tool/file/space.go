@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 
+	"nexus.internal/child/snapshot"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 )
@@ -26,6 +27,8 @@ type Space struct {
 	AllowedPaths []string
 	// Checker says more of the paths within AllowedPaths; nil lets all pass.
 	Checker Checker
+	// Snapshots keeps what files were before they are changed; nil keeps nothing.
+	Snapshots *snapshot.Store
 }
 
 // Checker says why a path may not be read, or written. asked is the path as the model

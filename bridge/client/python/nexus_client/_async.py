@@ -357,7 +357,7 @@ class AsyncMethods:
         """Discard the conversation and begin another, with the same settings."""
         return cast(results.NewSession, await self._call("new_session", locals()))
 
-    async def undo(self) -> results.Undo:
+    async def undo(self, files: Optional[bool] = None) -> results.Undo:
         """Take the last turn out of the conversation."""
         return cast(results.Undo, await self._call("undo", locals()))
 

@@ -357,7 +357,7 @@ class SyncMethods:
         """Discard the conversation and begin another, with the same settings."""
         return cast(results.NewSession, self._call("new_session", locals()))
 
-    def undo(self) -> results.Undo:
+    def undo(self, files: Optional[bool] = None) -> results.Undo:
         """Take the last turn out of the conversation."""
         return cast(results.Undo, self._call("undo", locals()))
 

@@ -573,6 +573,17 @@ class NewSession(TypedDict):
     session_id: str
 
 
+class FileLeft(TypedDict):
+    path: str
+    reason: str
+
+
+class FilesUndone(TypedDict):
+    restored: List[str]
+    left: List[FileLeft]
+    not_undone: List[str]
+
+
 class _UndoAnswer(TypedDict):
     undone: bool
     message_count: int
@@ -582,6 +593,7 @@ class UndoAnswer(_UndoAnswer, total=False):
     reason: str
     turn_id: str
     removed: int
+    files: FilesUndone
 
 
 Undo = UndoAnswer
