@@ -153,6 +153,9 @@ func (t tool) run(ctx context.Context, r protocol.CodeCheck, program string, env
 	if err := os.WriteFile(filepath.Join(dir, t.file), []byte(t.wrapped(r.Code)), 0o600); err != nil {
 		return protocol.CodeResult{}, fmt.Errorf("write the code to be checked: %w", err)
 	}
+	if err := t.configure(dir, r.Rules); err != nil {
+		return protocol.CodeResult{}, err
+	}
 	cache, err := t.cacheDir(r.Cache, dir)
 	if err != nil {
 		return protocol.CodeResult{}, err
@@ -168,7 +171,7 @@ func (t tool) run(ctx context.Context, r protocol.CodeCheck, program string, env
 		}
 	}
 	args := slices.Clone(t.args)
-	if t.rules != "" && len(r.Rules) > 0 {
+	if t.rules != "" && t.rules != rulesInConfig && len(r.Rules) > 0 {
 		args = append(args, t.rules+strings.Join(r.Rules, ","))
 	}
 	args = append(args, t.file)
@@ -189,6 +192,18 @@ func (t tool) run(ctx context.Context, r protocol.CodeCheck, program string, env
 		result.Diagnostics = []protocol.CodeDiagnostic{{Severity: "error", Message: textcut.Clip(strings.TrimSpace(found.text), maxMessage)}}
 	}
 	return finish(result, r, t), nil
+}
+
+// configure writes the checker's configuration, if it has one.
+func (t tool) configure(dir string, rules []string) error {
+	if t.config == "" {
+		return nil
+	}
+	asked, err := json.Marshal(append([]string{}, rules...))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, t.configFile), []byte(strings.Replace(t.config, "RULES", string(asked), 1)), 0o600)
 }
 
 // versionLine is the line of what a program says of itself that has its version: the first with a

@@ -32,14 +32,14 @@ var samples = []struct {
 }{
 	{"go", "package main\n\nfunc main() {\n\tfor {\n\t}\n}\n", "package main\n\nfunc main() { x := }\n", []string{"go", "gofmt"}},
 	{"python", "while True:\n    pass\n", "while True:\n    pass\ndef f(:\n", []string{"ruff", "python3"}},
-	{"javascript", "for (;;) {}\n", "let a = 1;\n\nlet = = 2;\n", []string{"node"}},
+	{"javascript", "for (;;) setTimeout(Date, 1);\n", "let a = 1;\n\nlet = = 2;\n", []string{"eslint", "node"}},
 	{"typescript", "for (;;) {}\n", "let a = 1;\n\nlet b: number = 'x';\n", []string{"tsc"}},
 	{"shell", "while :; do :; done\n", "a=1\n\n)\n", []string{"shellcheck", "bash", "sh"}},
 	{"c", "int main(void) { for (;;) {} }\n", "int main(void)\n{\n  return x;\n}\n", []string{"gcc", "clang"}},
 	{"cpp", "int main() { for (;;) {} }\n", "int main()\n{\n  return x;\n}\n", []string{"g++", "clang++"}},
 	{"rust", "pub fn f() { loop {} }\n", "pub fn f() {\n\n  x\n}\n", []string{"rustc"}},
 	{"tsx", "export const a = (p: { n: number }) => p.n;\nfor (;;) {}\n", "const a = 1;\n\nconst b: number = 'x';\n", []string{"tsc"}},
-	{"jsx", "for (;;) {}\n", "const a = 1;\n\nconst b = = 2;\n", []string{"tsc"}},
+	{"jsx", "for (;;) setTimeout(Date, 1);\n", "const a = 1;\n\nconst b = = 2;\n", []string{"tsc", "eslint"}},
 	{"sql", "WITH RECURSIVE a(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM a) SELECT n FROM a;\n", "SELECT 1;\n\nSELEC 2;\n", []string{"python3"}},
 	{"json", `{"a": [1, 2]}`, "{\n\"a\": 1,\n\"a\": 2}", nil},
 }

@@ -21,9 +21,11 @@ type tool struct {
 	// cache is the variable that names the directory of what it keeps; "" for
 	// nothing.
 	cache string
-	// rules begins the argument that asks for rules; "" where it has none.
-	rules  string
-	output output
+	// rules begins the argument that asks for rules; "" where it has none, rulesInConfig where config names them.
+	rules string
+	// config is written to configFile, with the rules for RULES; "" for none.
+	config, configFile string
+	output             output
 	// absent is an expression for errors that are of the place and not of the code; "" for none.
 	absent string
 	// forms are the two that code of the language may have; nil where it has one. It seems to
@@ -56,7 +58,11 @@ const (
 	lines                    // the same, with or without the severity
 	nodeTrace                // the one fault that node tells of
 	jsonSyntax               // no checker, but the code itself, which is JSON
+	eslintJSON               // eslint's own
 )
+
+// rulesInConfig stands for tool.rules where these are no argument.
+const rulesInConfig = "config"
 
 // ofServer is the program of the server, which is not looked for on PATH.
 const ofServer = "nexus"
@@ -86,13 +92,16 @@ var languages = sync.OnceValue(func() map[string][]tool {
 			},
 			{name: "python", program: "python3", version: []string{"--version"}, args: []string{"-I", "-B", "-c", compilePython}, file: "code.py"},
 		},
-		"javascript": {{
-			name: "node --check", program: "node", version: []string{"--version"}, args: []string{"--check"}, output: nodeTrace,
-			forms: []form{{file: "code.cjs"}, {file: "code.mjs"}}, isSecond: moduleWord, wrongForm: anything, keepFirst: true,
-		}},
+		"javascript": {
+			eslint(form{file: "code.cjs"}, form{file: "code.mjs"}),
+			{
+				name: "node --check", program: "node", version: []string{"--version"}, args: []string{"--check"}, output: nodeTrace,
+				forms: []form{{file: "code.cjs"}, {file: "code.mjs"}}, isSecond: moduleWord, wrongForm: anything, keepFirst: true,
+			},
+		},
 		"typescript": {tsc("code.ts")},
 		"tsx":        {tsc("code.tsx", "--jsx", "preserve")},
-		"jsx":        {tsc("code.jsx", "--jsx", "preserve", "--allowJs")},
+		"jsx":        {tsc("code.jsx", "--jsx", "preserve", "--allowJs"), eslint(form{file: "code.jsx"}, form{file: "code.jsx"})},
 		"shell": {
 			{
 				name: "shellcheck", program: "shellcheck", version: []string{"--version"}, args: []string{"--norc", "--shell=bash", "--format=gcc"},
@@ -174,6 +183,8 @@ func (t tool) diagnostics(text string) []protocol.CodeDiagnostic {
 		return nodeDiagnostics(text)
 	case jsonSyntax:
 		return parseJSON(text)
+	case eslintJSON:
+		return eslintDiagnostics(text)
 	case worded, lines:
 	}
 	found := readLines(text, t.file, t.output == lines)
