@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	maxAttachments     = 16        // of one prompt
-	maxAttachmentText  = 256 << 10 // bytes of one file that are inlined
-	maxAttachmentImage = 20 << 20  // bytes of all images of one prompt
+	maxAttachments     = 16                       // of one prompt
+	maxAttachmentText  = protocol.MaxAttachedText // bytes of one file that are inlined
+	maxAttachmentImage = 20 << 20                 // bytes of all images of one prompt
 )
 
 // agentFiles are the files that the agent may read, and where images of them are kept.
@@ -91,6 +91,9 @@ func (files agentFiles) attachOne(b *strings.Builder, a protocol.Attachment, roo
 	if err := a.Check(); err != nil {
 		return nil, err
 	}
+	if a.Path == "" {
+		return files.attachBrought(b, a, room)
+	}
 	f, err := files.open(a.Path)
 	if err != nil {
 		return nil, err
@@ -117,8 +120,50 @@ func (files agentFiles) attachOne(b *strings.Builder, a protocol.Attachment, roo
 		fmt.Fprintf(b, "\n\n[attached: %s, %s, %d bytes, at %s%s]", name, kind, f.size, f.path, why)
 		return nil, nil
 	}
-	fmt.Fprintf(b, "\n\n[attached: %s]\n%s\n[end of %s]", name, head, name)
+	inline(b, name, string(head))
 	return nil, nil
+}
+
+func inline(b *strings.Builder, name, text string) {
+	fmt.Fprintf(b, "\n\n[attached: %s]\n%s\n[end of %s]", name, text, name)
+}
+
+// described are attachments as the conversation names them.
+func described(attachments []protocol.Attachment) (list []protocol.Attachment) {
+	for _, a := range attachments {
+		list = append(list, a.Described())
+	}
+	return list
+}
+
+// attachBrought adds what the parent brings. What the model could not be shown is refused, as
+// it is nowhere else.
+func (files agentFiles) attachBrought(b *strings.Builder, a protocol.Attachment, room *int64) (*protocol.Image, error) {
+	content, err := a.Content()
+	if err != nil {
+		return nil, err
+	}
+	name := *a.Name
+	if a.Data == nil || images.MIMEType(content) == "" {
+		switch {
+		case !isText(string(content)):
+			return nil, fmt.Errorf("%s is neither text in UTF-8 nor an image (PNG, JPEG, GIF or WebP): attach others by their path", name)
+		case len(content) > maxAttachmentText:
+			return nil, fmt.Errorf("%s has %d bytes of text, at most %d are taken: attach it by its path", name, len(content), maxAttachmentText)
+		}
+		inline(b, name, string(content))
+		return nil, nil
+	}
+	if int64(len(content)) > *room {
+		return nil, fmt.Errorf("%s: the images of a prompt may have %d bytes in all", name, maxAttachmentImage)
+	}
+	image, err := files.images.Put(content, "", name)
+	if err != nil {
+		return nil, fmt.Errorf("%s %w", name, err)
+	}
+	*room -= image.Size
+	fmt.Fprintf(b, "\n\n[attached image: %s, %s, %d bytes]", name, image.Mime, image.Size)
+	return &image, nil
 }
 
 // attachImage keeps an image whose head has been read.

@@ -148,6 +148,7 @@ func (w *worker) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 	err := w.Journal.Writable()
 	if err == nil {
 		in.Message, in.Images, err = w.files.attach(in.Message, in.Attachments)
+		in.Attachments = described(in.Attachments)
 	}
 	if err != nil {
 		return turn.Result{Stop: protocol.StopError, Err: err}

@@ -102,10 +102,10 @@ func TestDecodeEventAccepts(t *testing.T) {
 }
 
 func TestMemberErrorNamesNestedMember(t *testing.T) {
-	_, err := protocol.DecodeCommand([]byte(`{"type":"prompt","id":"1","message":"m","attachments":[{"path":"a"},{}]}`))
+	_, err := protocol.DecodeCommand([]byte(`{"type":"prompt","id":"1","message":"m","attachments":[{"path":"a"},{"path":7}]}`))
 	fault, ok := errors.AsType[*strict.Error](err)
-	if !ok || fault.Path != "attachments[1].path" || fault.Problem != "is missing" {
-		t.Errorf("got %v, want attachments[1].path is missing", err)
+	if !ok || fault.Path != "attachments[1].path" || !strings.Contains(fault.Problem, "string") {
+		t.Errorf("got %v, want attachments[1].path", err)
 	}
 }
 

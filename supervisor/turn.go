@@ -370,6 +370,9 @@ func digest(p protocol.Prompt) [sha256.Size]byte {
 				fmt.Fprintf(h, "%q", *s)
 			}
 		}
+		if at.Path == "" { // earlier versions had nothing but paths
+			fmt.Fprintf(h, "%q%q", protocol.Value(at.Text), protocol.Value(at.Data))
+		}
 	}
 	return [sha256.Size]byte(h.Sum(nil))
 }

@@ -341,7 +341,11 @@ func (p SendParams) check() error {
 	if p.Attachments != nil {
 		for i, a := range *p.Attachments {
 			if err := a.Check(); err != nil {
-				return Invalid(fmt.Sprintf("attachments[%d].path", i), "%v", err)
+				member := ""
+				if a.Path != "" && a.Text == nil && a.Data == nil {
+					member = ".path"
+				}
+				return Invalid(fmt.Sprintf("attachments[%d]%s", i, member), "%v", err)
 			}
 		}
 	}

@@ -181,7 +181,7 @@ func TestPage(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"queue | reject | steer", "list of {path, name?, mime?}", "string or null", "&lt;1.2.3&gt;"} {
+	for _, want := range []string{"queue | reject | steer", "list of {path?, name?, mime?, text?, data?}", "string or null", "&lt;1.2.3&gt;"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is missing", want)
 		}

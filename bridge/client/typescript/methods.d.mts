@@ -517,7 +517,13 @@ export type GetNotesResult = {
 export type SendParams = {
   content: string;
   request_id?: string | null;
-  attachments?: Array<{ path: string; name?: string | null; mime?: string | null }> | null;
+  attachments?: Array<{
+    path?: string;
+    name?: string | null;
+    mime?: string | null;
+    text?: string | null;
+    data?: string | null;
+  }> | null;
   when_busy?: "queue" | "reject" | "steer" | null;
   timeout_s?: number | null;
   on_crash?: "fail" | "retry" | null;
@@ -598,7 +604,7 @@ export type GetMessagesResult = {
     interrupted?: boolean;
     left_out?: boolean;
     turn_id?: string;
-    attachments?: Array<{ path: string; name?: string; mime?: string }>;
+    attachments?: Array<{ path?: string; name?: string; mime?: string; text?: string; data?: string }>;
     source?: string;
     source_agent_id?: string;
     images?: Array<{ name?: string; mime: string; size: number; sha256: string }>;

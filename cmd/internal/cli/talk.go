@@ -25,10 +25,15 @@ const cancelPatience = 10 * time.Second
 // maxStdin bounds a message from stdin, in bytes: what a request can carry.
 const maxStdin = 1 << 20
 
+// maxAttached bounds what the attachments of a request bring, in bytes: its message and the rest
+// have to fit into the same MiB.
+const maxAttached = 900 << 10
+
 // send is the verb that sends a message.
 type send struct {
 	p       api.SendParams
 	timeout time.Duration
+	attach  []string // paths
 }
 
 const sendHelp = "Send a message and print the answer as it comes. MESSAGE - reads it from stdin; one that begins with - comes after --. An interrupt cancels the turn."
@@ -38,6 +43,7 @@ func (v *send) flags(f *pflag.FlagSet) {
 	f.Var(optional{&v.p.WhenBusy}, "when-busy", "queue (the default), reject or steer")
 	f.Var(optional{&v.p.OnCrash}, "on-crash", "fail (the default) or retry: send it once more after the restart")
 	f.DurationVar(&v.timeout, "timeout", 0, "limit on the turn, as in 90s")
+	f.StringArrayVar(&v.attach, "attach", nil, "a text or an image that goes with the message, read here; may be repeated")
 }
 
 func (v *send) check(f *pflag.FlagSet, _ []string) error {
@@ -55,6 +61,9 @@ func aboveZero(f *pflag.FlagSet, name string, value time.Duration) error {
 func (v *send) run(ctx context.Context, a *App, c *client.Client, args []string) (err error) {
 	agent := args[0]
 	if v.p.Content, err = readMessage(a.Stdin, args[1]); err != nil {
+		return err
+	}
+	if v.p.Attachments, err = attachments(v.attach); err != nil {
 		return err
 	}
 	if v.p.RequestID == nil {
@@ -82,6 +91,26 @@ func (v *send) run(ctx context.Context, a *App, c *client.Client, args []string)
 		a.note("the answer was too long to be kept whole")
 	}
 	return errors.Join(broken, notAnswered(a, agent, result))
+}
+
+// attachments are files of ours with what is in them; nil for none.
+func attachments(paths []string) (*[]protocol.Attachment, error) {
+	var list []protocol.Attachment
+	total := 0
+	for _, path := range paths {
+		a, err := client.Attach(path)
+		if err != nil {
+			return nil, err
+		}
+		if total += len(protocol.Value(a.Text)) + len(protocol.Value(a.Data)); total > maxAttached {
+			return nil, fmt.Errorf("the attachments have more than the %d bytes that a request can carry (images and other bytes take a third more): put them where the agent reads them, and name them in the message", maxAttached)
+		}
+		list = append(list, a)
+	}
+	if list == nil {
+		return nil, nil
+	}
+	return &list, nil
 }
 
 // streamed prints an answer as it comes. broken is what is wrong with stdout.

@@ -84,13 +84,12 @@ class PlanPool(TypedDict, total=False):
     limits: Optional[Limits]
 
 
-class _Attachment(TypedDict):
+class Attachment(TypedDict, total=False):
     path: str
-
-
-class Attachment(_Attachment, total=False):
     name: Optional[str]
     mime: Optional[str]
+    text: Optional[str]
+    data: Optional[str]
 
 
 class _Allowance(TypedDict):

@@ -505,13 +505,12 @@ class ToolCall(TypedDict):
     input: Any
 
 
-class _Attachment(TypedDict):
+class Attachment(TypedDict, total=False):
     path: str
-
-
-class Attachment(_Attachment, total=False):
     name: str
     mime: str
+    text: str
+    data: str
 
 
 class _Image(TypedDict):

@@ -1,0 +1,45 @@
+package client
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/safefile"
+)
+
+// maxAttached bounds a file that [Attach] reads, in bytes: a request has at most 1 MiB.
+const maxAttached = 1 << 20
+
+// Attach reads a file of the client's for [api.SendParams].Attachments: text as it is, anything
+// else as bytes, which the agent takes if they are an image. For what does not fit into a request,
+// name a path that the agent can read.
+func Attach(path string) (protocol.Attachment, error) {
+	name := filepath.Base(path)
+	a := protocol.Attachment{Name: &name}
+	file, err := os.Open(path)
+	if err != nil {
+		return a, fmt.Errorf("attach: %w", err)
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || info.IsDir() {
+		return a, fmt.Errorf("attach %s: it is a directory, or cannot be looked at", path)
+	}
+	data, err := safefile.ReadAll(file, maxAttached)
+	if err != nil {
+		return a, fmt.Errorf("attach %s: it %w; put it where the agent reads it, and name it in the message", path, err)
+	}
+	if text := string(data); utf8.ValidString(text) && !strings.ContainsRune(text, 0) {
+		a.Text = &text
+	} else {
+		a.Data = new(base64.StdEncoding.EncodeToString(data))
+	}
+	if err := a.Check(); err != nil {
+		return a, fmt.Errorf("attach %s: %w", path, err)
+	}
+	return a, nil
+}
