@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -248,6 +249,9 @@ func rolesOf(cfg *config.Config) (map[agents.Role]api.CreateAgentParams, error) 
 		}
 		if err := api.Check(p); err != nil {
 			return nil, misconfigured(cfg, "roles."+name, err)
+		}
+		if info, err := os.Stat(r.Cwd); r.Cwd != "" && (err != nil || !info.IsDir()) {
+			return nil, misconfigured(cfg, "roles."+name, api.Invalid("cwd", "%s is not a directory", r.Cwd))
 		}
 		roles[agents.Role(name)] = p
 	}
