@@ -76,7 +76,7 @@ func refuse(id ID, code Code, details string) Item {
 	}
 	if code == CodeParseError {
 		e.Message, e.Data.Type = "Parse error", TypeParseError
-		e.Data.RecoverySuggestions = []string{"Send the body as JSON in UTF-8."}
+		e.Data.RecoverySuggestions = []string{"Send the request as JSON in UTF-8."}
 	}
 	return Item{Refused: &Response{ID: id, Error: e}}
 }
