@@ -33,6 +33,7 @@ func main() {
 	})
 	app.Add(serveCommand(app))
 	app.Add(configCommand(app))
+	app.Add(doctorCommand(app))
 	app.Add(mcpserve.Command(app))
 	app.Add(yamlcheck.Command(os.Stdout))
 	addBackup(app)
