@@ -13,10 +13,10 @@ import (
 
 // withoutVerb are the methods that no verb of nexus-rpc uses: `nexus-rpc call` does.
 var withoutVerb = map[string]bool{
-	"compact": true, "revoke_allowances": true, "fork": true, "new_session": true, "undo": true, "create_plan": true, "execute_task": true, "get_agent_summaries": true, "get_limits": true, "get_model": true,
-	"get_system_prompt": true, "list_models": true, "list_runs": true, "list_tools": true, "mcp_connect": true, "mcp_disconnect": true,
-	"mcp_list_servers": true, "mcp_status": true, "rotate_key": true, "rpc.discover": true, "set_cwd": true, "set_limits": true, "get_notes": true, "get_run": true, "get_settings": true, "set_settings": true,
-	"set_model": true, "set_permissions": true, "set_system_prompt": true, "update_context": true, "validate_code": true,
+	"revoke_allowances": true, "fork": true, "new_session": true, "create_plan": true, "execute_task": true, "get_agent_summaries": true, "get_limits": true,
+	"list_models": true, "list_runs": true,
+	"mcp_status": true, "rotate_key": true, "rpc.discover": true, "set_limits": true, "get_notes": true, "get_run": true, "get_settings": true, "set_settings": true,
+	"update_context": true, "validate_code": true,
 }
 
 // Each method has a verb of nexus-rpc or stands in withoutVerb, so that no new one lacks a verb

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"nexus.internal/bridge/api"
@@ -124,11 +125,16 @@ func (a *App) inVerbs(ran *cobra.Command, text string) string {
 		parts := wireNames.FindStringSubmatch(found)
 		name, params, agent := parts[1], parts[2], parts[3]
 		if m, ok := api.Find(name); ok {
-			if verb := verbOf(name, verbs()); verb != "" {
+			verb := verbOf(name, verbs())
+			setter := settersUse.FindStringSubmatch(verb)
+			if verb, _, _ = strings.Cut(verb, " AGENT"); verb != "" && setter == nil {
 				return a.self() + " " + verb + strings.TrimPrefix(found, name)
 			}
 			if args := ran.Flags().Args(); agent == "" && len(args) > 0 && agentFirst.MatchString(ran.Use) {
 				agent = args[0]
+			}
+			if setter != nil {
+				return a.self() + " " + setter[1] + " " + cmp.Or(agent, "AGENT") + " " + cmp.Or(onlyText(params), setter[2])
 			}
 			return a.self() + " " + wholeCall(m, agent, cmp.Or(params, limitNamed(text, shapes[name])))
 		}
@@ -140,13 +146,28 @@ func (a *App) inVerbs(ran *cobra.Command, text string) string {
 	})
 }
 
+// settersUse is the use of a verb that shows something of an agent, or changes it to its last
+// argument.
+var settersUse = regexp.MustCompile(`^(\S+) AGENT \[([A-Z]+)\]`)
+
+// onlyText is the text of an object's only member; "" of any other.
+func onlyText(params string) string {
+	var members map[string]string
+	if json.Unmarshal([]byte(params), &members) != nil || len(members) != 1 {
+		return ""
+	}
+	for _, text := range members {
+		return text
+	}
+	return ""
+}
+
 // agentFirst is the use of a verb whose first argument is an agent.
 var agentFirst = regexp.MustCompile(`^\S+ \[?AGENT\b`)
 
 // shapes are the parameters of methods that suggestions name without any.
 var shapes = map[string]string{
-	"set_limits": `{"limits":{"NAME":N}}`, "set_settings": `{"settings":{"NAME":VALUE}}`, "set_permissions": `{"preset":"PRESET"}`, "set_cwd": `{"cwd":"/DIR"}`, "set_model": `{"model":"MODEL"}`,
-	"set_system_prompt": `{"system_prompt":"TEXT"}`,
+	"set_limits": `{"limits":{"NAME":N}}`, "set_settings": `{"settings":{"NAME":VALUE}}`,
 }
 
 // aLimit matches a limit in a suggestion.
@@ -172,10 +193,14 @@ func wholeCall(m api.Method, agent, params string) string {
 	return text
 }
 
-// verbOf is the verb, of one word or two, for a method; "" for none.
+// verbOf is the verb, of one word or two, for a method, with its arguments where it
+// changes an agent by one ([settersUse]); "" for none.
 func verbOf(method string, rows []row) string {
 	for _, r := range rows {
 		name, _, _ := strings.Cut(r.use, " ")
+		if r.of.Name == method && settersUse.MatchString(r.use) {
+			return r.use
+		}
 		if r.of.Name == method {
 			return name
 		}

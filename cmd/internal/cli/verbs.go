@@ -87,6 +87,20 @@ func verbs() []row {
 			use: "import FILE…", least: 1, most: many, short: "Save sessions of an earlier program, JSON files, under their own names",
 			do: local(importFiles),
 		},
+		{use: "compact AGENT [FLAGS]", least: 1, most: 1, of: api.Compact.Row(), do: new(compact)},
+		{use: "undo AGENT [FLAGS]", least: 1, most: 1, of: api.Undo.Row(), do: new(undo)},
+		{use: "model AGENT [MODEL]", least: 1, most: 2, of: api.SetModel.Row(), short: "Show the agent's model, or change it from the next turn on", do: action(model)},
+		{use: "cwd AGENT [DIR]", least: 1, most: 2, of: api.SetCwd.Row(), short: "Show the agent's working directory, or change it from the next turn on", do: action(cwd)},
+		{
+			use: "prompt AGENT [FILE] [FLAGS]", least: 1, most: 2, of: api.SetSystemPrompt.Row(), do: new(prompt),
+			short: "Show the agent's system prompt, or make FILE it from the next turn on (- reads stdin)",
+		},
+		{
+			use: "permissions AGENT [PRESET]", least: 1, most: 2, of: api.SetPermissions.Row(), do: action(permissions),
+			short: "Show what the agent may do, or give it another preset at once",
+		},
+		{use: "tools AGENT", least: 1, most: 1, of: api.ListTools.Row(), do: shows(api.ListTools, api.None{}, tellTools)},
+		{use: "mcp AGENT [SERVER] [TARGET] [FLAGS]", least: 1, most: 3, of: api.MCPListServers.Row(), short: "List the agent's MCP servers, or start or end one", long: mcpHelp, do: new(mcp)},
 		{use: "messages AGENT [FLAGS]", least: 1, most: 1, of: api.GetMessages.Row(), do: new(messages)},
 		{
 			use: "events [AGENT] [FLAGS]", most: 1, do: new(events),
