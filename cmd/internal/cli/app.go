@@ -93,8 +93,15 @@ func New(o Options) *App {
 	return a
 }
 
-// Add adds a verb of the program's own.
-func (a *App) Add(cmd *cobra.Command) { a.root.AddCommand(cmd) }
+// Add adds a verb of the program's own, in the place of one of nexus-rpc that has its name.
+func (a *App) Add(cmd *cobra.Command) {
+	for _, other := range a.root.Commands() {
+		if other.Name() == cmd.Name() {
+			a.root.RemoveCommand(other)
+		}
+	}
+	a.root.AddCommand(cmd)
+}
 
 // Run runs one command line and returns the exit status. What went wrong is on
 // stderr by then.
