@@ -195,8 +195,10 @@ func ofChild(e *supervisor.ChildError) Error {
 		return Refuse(200, jsonrpc.CodeInternalError, e.Message, api.KindExecutionError, "", "Correct what the message names, then send it again.")
 	}
 	out := Refuse(200, api.Errors[s.kind].Code, e.Message, s.kind, "", slices.Clone(s.suggestions)...)
-	if s.kind == api.KindBudgetExceeded && strings.Contains(e.Message, "limits.tokens") { // the broker's words
-		out.Err.Data.RecoverySuggestions = []string{"Raise limits.tokens with set_limits."}
+	for _, limit := range []string{"limits.tokens", "limits.cost_usd"} { // the broker's words
+		if s.kind == api.KindBudgetExceeded && strings.Contains(e.Message, limit) {
+			out.Err.Data.RecoverySuggestions = []string{"Raise " + limit + " with set_limits."}
+		}
 	}
 	if out.Err.Data.RetryAfterS = e.RetryAfter.Seconds(); e.RetryAfter > 0 {
 		out.Err.Data.RecoverySuggestions[0] = fmt.Sprintf("Wait %.0f s, then send it again%s.", math.Ceil(e.RetryAfter.Seconds()), withNewID)

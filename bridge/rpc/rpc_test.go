@@ -91,6 +91,8 @@ func TestAdvice(t *testing.T) {
 		{api.Send.Row(), syscall.EMFILE, files},
 		{api.Send.Row(), &supervisor.CrashError{Incarnation: 2}, "Send it again with a new request_id: the agent comes back with its conversation."},
 		{api.Compact.Row(), &supervisor.CrashError{Incarnation: 2}, "Send it again: the agent comes back with its conversation."},
+		{api.Send.Row(), &supervisor.ChildError{Reason: protocol.BudgetExceeded, Message: "set_limits can raise limits.tokens"}, "Raise limits.tokens with set_limits."},
+		{api.Send.Row(), &supervisor.ChildError{Reason: protocol.BudgetExceeded, Message: "set_limits can raise limits.cost_usd"}, "Raise limits.cost_usd with set_limits."},
 		{api.Compact.Row(), &supervisor.ChildError{Reason: protocol.Busy}, "Send it again when the turn or the compaction has ended. A turn can be cancelled."},
 	} {
 		t.Run(test.method.Name+" "+test.err.Error(), func(t *testing.T) {

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"fmt"
+	"math"
 	"strconv"
 	"sync"
 	"time"
@@ -139,6 +141,14 @@ func (b *Broker) evict() {
 	}
 }
 
+// dollars is an amount in words, with as many digits as tell small ones apart.
+func dollars(amount float64) string {
+	if amount >= 1 {
+		return fmt.Sprintf("$%.2f", amount)
+	}
+	return "$" + strconv.FormatFloat(math.Round(amount*1e6)/1e6, 'f', -1, 64)
+}
+
 // admit lets a request to s begin, or says why it may not. paid says that it costs
 // tokens of that model. Whoever is let in must call finish.
 func (b *Broker) admit(acc *account, s *service, paid bool, model string) *refusal {
@@ -153,10 +163,10 @@ func (b *Broker) admit(acc *account, s *service, paid bool, model string) *refus
 		case paid && l.Tokens > 0 && a.spent >= l.Tokens:
 			return refuse(402, "budget_exceeded", "agent %s has used %s of its %s tokens: set_limits can raise limits.tokens", a.id, commas(a.spent), commas(l.Tokens))
 		case paid && l.CostUSD > 0 && a.spentUSD >= l.CostUSD:
-			return refuse(402, "budget_exceeded", "agent %s has spent $%.2f of its $%.2f: set_limits can raise limits.cost_usd", a.id, a.spentUSD, l.CostUSD)
+			return refuse(402, "budget_exceeded", "agent %s has spent %s of its %s: set_limits can raise limits.cost_usd", a.id, dollars(a.spentUSD), dollars(l.CostUSD))
 		case paid && l.CostUSD > 0 && !priced:
-			return refuse(402, "unknown_price", "agent %s may spend $%.2f, and what model %q of provider %s costs is not known: add its price to the models of this provider in config.json, or lift limits.cost_usd",
-				a.id, l.CostUSD, model, s.name)
+			return refuse(402, "unknown_price", "agent %s may spend %s, and what model %q of provider %s costs is not known: add its price to the models of this provider in config.json, or lift limits.cost_usd",
+				a.id, dollars(l.CostUSD), model, s.name)
 		case l.Concurrent > 0 && uint64(a.running) >= l.Concurrent:
 			return refuse(429, "rate_limit_exceeded", "agent %s may have %d requests under way at once", a.id, l.Concurrent).after(time.Second)
 		}

@@ -58,6 +58,12 @@ func TestBudgetInDollars(t *testing.T) {
 	if kept, err := accountsIn(dir).Account("a"); err != nil || kept.SpentUSD < 1.3 || kept.Cost > 0.7 {
 		t.Errorf("kept %+v, %v", kept, err)
 	}
+	if err := h.SetLimits("a", broker.Limits{Limits: protocol.Limits{CostUSD: 0.0015}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, answer := h.askModel(b, "m", "m"); !strings.Contains(answer, "has spent $1.31 of its $0.0015: ") {
+		t.Errorf("of a small limit: %s", answer)
+	}
 	if err := h.SetLimits("a", broker.Limits{Limits: protocol.Limits{CostUSD: 2}}); err != nil {
 		t.Fatal(err)
 	}
