@@ -140,18 +140,18 @@ func (a *Agent) prompt(ctx context.Context, p protocol.Prompt, o PromptOptions) 
 	}
 	digest := digest(p)
 	for {
-		var recorded <-chan struct{}
+		var known <-chan struct{}
 		a.update(func(s *agentState) []effect {
-			if recorded = s.turns.beingRecorded(p.ID); recorded == nil {
+			if known = cmp.Or(s.turns.beingRecorded(p.ID), s.inc.burial()); known == nil {
 				t, fresh, err = s.admit(p, digest, o)
 			}
 			return nil
 		})
-		if recorded == nil {
+		if known == nil {
 			break
 		}
-		select { // that id is known after that, or free
-		case <-recorded:
+		select { // that id is known after that, or free, and so is what follows a crash
+		case <-known:
 		case <-ctx.Done():
 			return nil, false, ctx.Err()
 		}

@@ -209,6 +209,29 @@ func TestFailed(t *testing.T) {
 	})
 }
 
+// Whoever asks between the end of a turn and what follows of the crash is told of the latter: here
+// the outcome takes its time to be recorded.
+func TestFailedBeforeTheOutcomeIsRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &house{T: t, launcher: &supervisortest.Launcher{Plan: always(supervisortest.Play{Prompt: crash})}}
+		h.sup = supervisor.New(supervisor.Options{
+			Launchers: map[string]supervisor.Launcher{"": h.launcher}, StopTimeout: time.Hour,
+			Store: openRecords(func(string) (supervisor.Records, error) { return heavy{}, nil }),
+		})
+		defer h.drain()
+		a, err := h.sup.Start(h.Context(), supervisor.Spec{ID: "alice", Policy: supervisor.Policy{Limit: -1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := h.prompt(a, "1", "")
+		synctest.Wait()
+		if _, err := a.Prompt(h.Context(), protocol.Prompt{ID: "2"}, supervisor.PromptOptions{}); !errors.Is(err, supervisor.ErrFailed) {
+			h.Errorf("Prompt = %v, want ErrFailed", err)
+		}
+		h.outcome(first, supervisor.Crashed)
+	})
+}
+
 // A restart that does not become ready counts as a crash like any other.
 func TestRestartFails(t *testing.T) {
 	for _, c := range []struct {

@@ -27,6 +27,7 @@ type incarnation struct {
 	stopped error  // why we were asked to stop it, nil if nobody asked
 	lost    Reason // why we gave it up, "" if we did not
 	cause   string // the same in words
+	exited  bool   // its process has ended
 	limit   string // that of a turn which it did not end, if we gave it up for that
 
 	sendQueue   outbox[protocol.Command] // the calls under way, the one turn and what the child asks for bound it
@@ -148,6 +149,16 @@ func (inc *incarnation) cutOff(err error) {
 	if inc.lost == "" && !errors.Is(err, io.EOF) {
 		inc.lost, inc.cause = ReasonOutput, err.Error()
 	}
+}
+
+// burial is closed when it is decided what follows the end of the process; nil if that is not to
+// come, or there is none. Whoever has the answer of a turn that ended with the process finds the agent failed, if
+// it fails.
+func (inc *incarnation) burial() <-chan struct{} {
+	if inc == nil || !inc.exited {
+		return nil
+	}
+	return inc.gone
 }
 
 func (inc *incarnation) ending() bool { return inc.lost != "" || inc.stopped != nil }

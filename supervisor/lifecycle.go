@@ -128,7 +128,7 @@ func (s *agentState) exited(inc *incarnation, exit Exit) *CrashError {
 		crash.Reason = ReasonSignal
 	}
 	exit.Limit = cmp.Or(exit.Limit, inc.limit)
-	inc.lost = crash.Reason // so that nothing begins
+	inc.lost, inc.exited = crash.Reason, true // so that nothing begins
 	if t := s.turns.running(); t != nil && inc.stopped != nil {
 		s.finish(t, Cancelled, fmt.Errorf("%w: %w", ErrAborted, inc.stopped))
 	} else if t != nil && !s.retry(t) {
