@@ -71,11 +71,7 @@ func refused(what string, err error) error {
 // startIn is startConfined with one view; the error is that it cannot be had.
 func (o startRequest) startIn() (*descendants, startReport, error) {
 	attr := programAttr()
-	if o.Rules.Gated {
-		if err := o.View.attrGated(attr); err != nil {
-			return nil, startReport{Error: err.Error(), Refused: errors.Is(err, ErrUnsupported)}, err
-		}
-	} else if err := o.View.attr(attr); err != nil {
+	if err := o.View.attr(attr); err != nil {
 		return nil, startReport{}, err
 	}
 	orderEnd, orders, err := os.Pipe()
@@ -102,12 +98,6 @@ func (o startRequest) startIn() (*descendants, startReport, error) {
 	first, passed := outcome(pid, reports)
 	if passed.terminal >= 0 {
 		o.terminal.take(os.NewFile(uintptr(passed.terminal), "terminal"))
-	}
-	if first.Error == "" && first.NoView == "" && o.Rules.Gated {
-		if err := sendGate(passed.gate); err != nil {
-			first.Error = "pass on the gate: " + err.Error()
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it is not reaped yet
-		}
 	}
 	if first.Error == "" && first.NoView == "" {
 		detach()
@@ -136,12 +126,12 @@ const (
 )
 
 // passed are descriptors that a process has passed on; -1 where there is none.
-type passed struct{ listener, terminal, gate int }
+type passed struct{ listener, terminal int }
 
 // outcome is what became of a process that was to become the program: its last
 // report, and what it has passed on.
 func outcome(pid int, reports *os.File) (last startReport, got passed) {
-	last, got = startReport{Error: "it ended before it was the program"}, passed{-1, -1, -1}
+	last, got = startReport{Error: "it ended before it was the program"}, passed{-1, -1}
 	r := bufio.NewReader(reports)
 	for {
 		var next startReport
@@ -151,9 +141,6 @@ func outcome(pid int, reports *os.File) (last startReport, got passed) {
 		at, to := next.Listener, &got.listener
 		if next.Terminal != 0 {
 			at, to = next.Terminal, &got.terminal
-		}
-		if next.Gate != 0 {
-			at, to = next.Gate, &got.gate
 		}
 		if at == 0 {
 			last = next
@@ -234,24 +221,15 @@ func become() int {
 	if err != nil {
 		return fail(startReport{Error: err.Error()})
 	}
-	if o.Rules.Gated {
-		gate, err := openGate()
-		if errno, ok := errors.AsType[syscall.Errno](err); ok {
-			return fail(startReport{NoView: "make a network of its own: " + err.Error(), Errno: int(errno)})
-		}
-		if err == nil {
-			err = pass(reports, startReport{Gate: gate})
-		}
-		if err != nil {
-			return fail(startReport{Error: "make a network of its own: " + err.Error()})
-		}
+	if inside := ownNetwork(); o.Outside != "" && (inside == "" || inside == o.Outside) {
+		return fail(startReport{Error: "it is not in a network of its own"})
 	}
 	if o.Terminal {
 		if err := useTerminal(o.View, reports); err != nil {
 			return fail(startReport{Error: "open a terminal: " + err.Error()})
 		}
 	}
-	notes, listener, err := confine(o.Rules, o.Temp, o.View, o.Terminal)
+	notes, listener, err := o.confine()
 	if err != nil {
 		return fail(startReport{Error: "confine it: " + err.Error()})
 	}

@@ -36,7 +36,7 @@ const keptCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.
 
 // confine holds this thread, and what is started from it, to the rules, in the
 // view that it has. The listener is that of filterCalls.
-func confine(r Rules, temp string, v view, terminal bool) (notes []string, listener int, err error) {
+func (o startRequest) confine() (notes []string, listener int, err error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return nil, -1, fmt.Errorf("give up new privileges: %w", err)
 	}
@@ -49,13 +49,13 @@ func confine(r Rules, temp string, v view, terminal bool) (notes []string, liste
 	if err := inheritNone(); err != nil {
 		return nil, -1, fmt.Errorf("give up capabilities: %w", err)
 	}
-	if notes, err = landlock(r, temp, v, terminal); err != nil {
+	if notes, err = o.landlock(); err != nil {
 		return nil, -1, err
 	}
 	if err := dropAll(); err != nil {
 		return nil, -1, fmt.Errorf("give up capabilities: %w", err)
 	}
-	listener, err = filterCalls(r, v)
+	listener, err = o.filterCalls()
 	return notes, listener, err
 }
 

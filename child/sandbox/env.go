@@ -11,8 +11,8 @@ import (
 const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // environment is all that a program finds in its environment: what the system
-// needs, what the rules name, and extra, which wins.
-func environment(r Rules, temp string, extra []string) []string {
+// needs, what the rules name, and extra, which wins. gate is the address of its gate, "" for none.
+func environment(r Rules, temp, gate string, extra []string) []string {
 	env := map[string]string{}
 	for _, kv := range os.Environ() {
 		name, value, _ := strings.Cut(kv, "=")
@@ -29,9 +29,9 @@ func environment(r Rules, temp string, extra []string) []string {
 	case !r.readsAll():
 		env["HOME"] = temp
 	}
-	if r.Gate != nil {
+	if gate != "" {
 		for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
-			env[name] = "http://" + gateAddress
+			env[name] = "http://" + gate
 		}
 		env["NO_PROXY"], env["no_proxy"] = noProxy, noProxy
 		env["NODE_USE_ENV_PROXY"] = "1" // else fetch of Node knows no proxy

@@ -71,7 +71,7 @@ func init() {
 			panic(err)
 		}
 		_, err := sandbox.Start(context.Background(), sandbox.Spec{
-			Argv: sh("echo it runs"), Rules: sandbox.Rules{Confinement: sandbox.Always, ReadWrite: args, Gate: &greeter{}},
+			Argv: sh("echo it runs"), Rules: sandbox.Rules{Confinement: sandbox.Always, ReadWrite: args, Gate: &greeter{}, Loopback: &sandbox.Loopback{}},
 		})
 		fmt.Println(err)
 	}
@@ -136,7 +136,7 @@ func TestTheGateIsTheOnlyWayOut(t *testing.T) {
 	for kind, rules := range map[string]sandbox.Rules{"trusted": p.trusted(), "sandboxed": p.sandboxed()} {
 		t.Run(kind, func(t *testing.T) {
 			g := &greeter{}
-			rules.Confinement, rules.Network, rules.Gate = sandbox.Always, false, g
+			rules.Confinement, rules.Network, rules.Gate, rules.Loopback = sandbox.Always, false, g, newLoopback(t)
 			self, err := os.Executable()
 			if err != nil {
 				t.Fatal(err)
@@ -148,8 +148,8 @@ func TestTheGateIsTheOnlyWayOut(t *testing.T) {
 					t.Errorf("%v: got %q, want %q", argv[1:], text, want)
 				}
 			}
-			want("the gate", "/bin/bash", "-c", "cat < /dev/tcp/127.0.0.1/3128")
-			want("http://127.0.0.1:3128 http://127.0.0.1:3128 localhost,127.0.0.1,::1", sh("echo $HTTPS_PROXY $http_proxy $NO_PROXY")...)
+			want("the gate", "/bin/bash", "-c", "cat < /dev/tcp/127.0.0.1/${HTTP_PROXY##*:}")
+			want("same http://127.0.0.1: localhost,127.0.0.1,::1", sh("test $HTTPS_PROXY = $http_proxy && echo same ${HTTP_PROXY%:*}: $NO_PROXY")...)
 			want("inside: <nil>", role("inside")...)
 			want("tcp udp6 route \n", role("sockets")...)
 			want("refused", role("dial", "tcp", tcp.Addr().String())...)
@@ -184,10 +184,15 @@ func TestWithoutNamespacesThereIsNoGate(t *testing.T) {
 	}
 }
 
-// A gate beside another way out is refused.
+// A gate, or a network that programs share, beside another way out is refused.
 func TestGateOfUnconfinedPrograms(t *testing.T) {
+	l := newLoopback(t)
 	for _, rules := range []sandbox.Rules{
-		{Gate: &greeter{}}, {Gate: &greeter{}, Confinement: sandbox.WherePossible}, {Gate: &greeter{}, Confinement: sandbox.Always, Network: true},
+		{Gate: &greeter{}, Confinement: sandbox.Always},
+		{Gate: &greeter{}, Loopback: l},
+		{Loopback: l},
+		{Loopback: l, Confinement: sandbox.WherePossible},
+		{Gate: &greeter{}, Loopback: l, Confinement: sandbox.Always, Network: true},
 	} {
 		if p, err := sandbox.Start(t.Context(), sandbox.Spec{Argv: sh("true"), Rules: rules}); err == nil {
 			p.Close()

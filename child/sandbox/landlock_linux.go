@@ -75,8 +75,9 @@ type ruleset struct {
 // notes say what that costs a program. Without a view, in which devices cannot be
 // opened, nothing in /dev is granted but what programs need. With a terminal the program may
 // open those of its own view.
-func landlock(r Rules, temp string, v view, terminal bool) (notes []string, err error) {
-	attr := attributes(landlockVersion(), r.Network || r.Gated)
+func (o startRequest) landlock() (notes []string, err error) {
+	r, temp, v, terminal := o.Rules, o.Temp, o.View, o.Terminal
+	attr := attributes(landlockVersion(), r.Network || o.Outside != "")
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
 	if errno != 0 {
 		return nil, fmt.Errorf("make a Landlock ruleset: %w", errno)

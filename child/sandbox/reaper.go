@@ -27,6 +27,8 @@ func init() {
 	switch os.Args[1] {
 	case reaperArg:
 		syscall.Exit(reaper())
+	case spawnerArg:
+		syscall.Exit(spawn())
 	case enterArg:
 		syscall.Exit(become()) // on the first thread, which is where exec leaves a process
 	}
@@ -42,6 +44,9 @@ func reaper() int {
 	var o startRequest
 	if err := receive(orders, &o); err != nil {
 		return 2 // its giver is gone, or a person tries the argument out
+	}
+	if o.Outside != "" {
+		askForContinue() // a spawner could not ask for it
 	}
 	reapOrphans()
 	_ = proctree.RaiseOOMScore(os.Getpid(), 1) // without /proc it stays that of the child

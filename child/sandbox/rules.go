@@ -73,11 +73,12 @@ type Rules struct {
 	// it a confined program has but pipes and pairs of connected sockets.
 	Network bool
 	// Gate is the only way out of a program that has no Network; nil is none. The program then
-	// has a network of its own, in which it finds itself alone and the gate, a proxy by the
-	// variables HTTP_PROXY and HTTPS_PROXY. Confinement must be Always.
+	// finds the gate in its Loopback, as the proxy that the variables HTTP_PROXY and HTTPS_PROXY
+	// name. It is not started where the system gives no such network.
 	Gate Gate `json:"-"`
-	// Gated tells the reaper that there is a Gate; Start sets it.
-	Gated bool `json:",omitzero"`
+	// Loopback is the network that a program without Network shares with others; Confinement must be
+	// Always. With nil, and where the system gives no such network, it has no sockets at all.
+	Loopback *Loopback `json:"-"`
 	// Inherit names variables of our environment that the program gets too.
 	// Those that hold keys or change how programs are loaded never are: LD_*,
 	// DYLD_*, NEXUS3_*, *_API_KEY.
@@ -91,9 +92,6 @@ type Gate interface {
 	// and returns when all of them are closed. It is called once for each program.
 	Serve(ctx context.Context, socket *os.File)
 }
-
-// gateAddress is where a program finds its gate.
-const gateAddress = "127.0.0.1:3128"
 
 // Limits bounds each process of a program by the kernel's resource limits. Zero
 // means the default, a negative number no limit beyond our own. Core dumps are
@@ -127,8 +125,11 @@ func (l Limits) orDefault() Limits {
 
 // check says which path of the rules cannot be meant.
 func (r Rules) check() error {
-	if r.Gate != nil && (r.Network || r.Confinement != Always) {
-		return errors.New("rules: a gate is for programs that are always confined and have no network beside it")
+	if r.Loopback != nil && (r.Network || r.Confinement != Always) {
+		return errors.New("rules: a loopback is for programs that are always confined and have no network beside it")
+	}
+	if r.Gate != nil && r.Loopback == nil {
+		return errors.New("rules: a gate stands in a loopback")
 	}
 	for _, paths := range [][]string{r.ReadWrite, r.ReadOnly, r.Blocked, r.Except, {cmp.Or(r.Temp, "/"), cmp.Or(r.Spill, "/"), cmp.Or(r.Home, "/")}} {
 		for _, p := range paths {

@@ -102,8 +102,8 @@ var deniedOffline = []calls{
 // filterCalls denies to this thread, and to what is started from it, the system
 // calls that the rules leave no use for. The listener is told of those that a
 // decider is to decide on; it is -1 if there are none.
-func filterCalls(r Rules, v view) (listener int, err error) {
-	program := callFilter(r, v)
+func (o startRequest) filterCalls() (listener int, err error) {
+	program := callFilter(o.Rules, o.View, o.Outside != "")
 	if !slices.ContainsFunc(program, asks) {
 		_, err := loadFilter(program, 0)
 		return -1, err
@@ -159,8 +159,8 @@ func asks(f unix.SockFilter) bool {
 }
 
 // callFilter is the filter for a program with these rules, as a program for the
-// kernel. Between its parts the number of the call is what was loaded last.
-func callFilter(r Rules, v view) []unix.SockFilter {
+// kernel. own says that it has a network of its own. Between its parts the number of the call is what was loaded last.
+func callFilter(r Rules, v view, own bool) []unix.SockFilter {
 	program := []unix.SockFilter{
 		// Calls in the manner of another processor have other numbers.
 		{Code: load, K: dataArch},
@@ -200,7 +200,7 @@ func callFilter(r Rules, v view) []unix.SockFilter {
 		program = append(program, noFlags...)
 	}
 	switch {
-	case r.Gated:
+	case own:
 		deny(deniedOffline[1:])
 		program = append(program, gatedSockets...)
 		program = append(program, offline...) // it decides on all calls, so nothing may follow

@@ -5,7 +5,7 @@ package sandbox
 // auditArch is how the kernel names this processor: there is no filter for it.
 const auditArch = 0
 
-func filterCalls(Rules, view) (int, error) { return -1, ErrUnsupported }
+func (startRequest) filterCalls() (int, error) { return -1, ErrUnsupported }
 
 // decider is not needed: nothing is confined.
 type decider struct {

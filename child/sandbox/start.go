@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -61,11 +60,11 @@ type Exit struct {
 
 // Process is a running or ended program with all that it started.
 type Process struct {
-	cmd        *exec.Cmd // the reaper
-	control    *os.File  // the reaper ends when it is closed
-	stdin      *os.File  // nil unless it was asked for
+	reaper     *os.Process
+	control    *os.File // the reaper ends when it is closed
+	stdin      *os.File // nil unless it was asked for
 	stdout     *output
-	gate       *os.File // our end of gateFD; nil without a gate
+	gate       *os.File // the listening socket of gateway, until that has it; nil without
 	gateway    Gate
 	temp       string
 	leftovers  *safefile.Remover // of temp; nil for none
@@ -117,19 +116,22 @@ func start(ctx context.Context, s Spec) (*Process, error) {
 			return nil, err
 		}
 	}
-	p, reports, stderr, err := launch(s, temp)
+	p, w, reports, stderr, err := launch(s, temp)
+	if err != nil && w.lost() { // somebody has killed what was to start it
+		p, w, reports, stderr, err = launch(s, temp)
+	}
 	if err != nil {
 		discard(temp, s.Rules.Leftovers)
 		return nil, err
 	}
 	p.forget = context.AfterFunc(ctx, p.Kill)
 	go p.watch(reports, stderr, s.Stderr)
-	o := startRequest{Argv: s.Argv, Env: environment(s.Rules, temp, s.Env), Temp: temp, Rules: s.Rules, Terminal: s.Terminal}
+	o := startRequest{Argv: s.Argv, Env: environment(s.Rules, temp, w.address, s.Env), Temp: temp, Rules: s.Rules, Terminal: s.Terminal}
 	views.mu.Lock()
-	o.View, o.Had = views.first, views.had
+	o.View, o.Had = w.least(views.first), views.had
 	views.mu.Unlock()
 	o.Rules.Limits = o.Rules.Limits.orDefault()
-	o.Rules.Gated = s.Rules.Gate != nil
+	o.Outside = w.outside
 	first, err := p.begin(o)
 	switch {
 	case err == nil && first.Error == "":
@@ -151,6 +153,29 @@ func start(ctx context.Context, s Spec) (*Process, error) {
 	}
 	p.Close()
 	return nil, err
+}
+
+// way is how a program is started and reaches the network.
+type way struct {
+	spawner *spawner // starts its reaper; nil if we do
+	outside string   // the name of the network in which it must not be; "" if it may
+	gate    *os.File // nil without a gate
+	address string   // of the gate, for the program
+}
+
+// enter finds the way of a program with these rules.
+func (r Rules) enter() (w way, err error) {
+	if r.Loopback == nil {
+		return w, nil
+	}
+	if w.spawner, err = r.Loopback.enter(r.Gate != nil); w.spawner == nil {
+		return w, err
+	}
+	w.outside = ownNetwork()
+	if r.Gate != nil {
+		w.gate, w.address, err = w.spawner.gate()
+	}
+	return w, err
 }
 
 // begin gives the reaper its order and waits for its answer.
@@ -226,8 +251,14 @@ func discard(dir string, leftovers *safefile.Remover) {
 }
 
 // launch starts the reaper. stderr is nil if it goes the way of stdout.
-func launch(s Spec, temp string) (p *Process, reports, stderr *os.File, err error) {
+func launch(s Spec, temp string) (p *Process, w way, reports, stderr *os.File, err error) {
+	if w, err = s.Rules.enter(); err != nil {
+		return nil, w, nil, nil, err
+	}
 	var ours, theirs []*os.File
+	if w.gate != nil {
+		ours = append(ours, w.gate)
+	}
 	defer func() {
 		for _, f := range theirs {
 			f.Close()
@@ -253,43 +284,41 @@ func launch(s Spec, temp string) (p *Process, reports, stderr *os.File, err erro
 	control, theirControl := pipe(false)
 	reports, theirReports := pipe(true)
 	stdout, theirStdout := pipe(true)
-	cmd := exec.Command(executable(), reaperArg)
-	cmd.Dir, cmd.Env = s.Dir, []string{}
-	cmd.SysProcAttr = reaperAttr()
-	cmd.ExtraFiles = []*os.File{theirControl, theirReports} // orderFD, reportFD
-	cmd.Stdout, cmd.Stderr = theirStdout, theirStdout
+	theirStdin, failed := os.OpenFile(os.DevNull, os.O_RDONLY, 0)
+	if failed != nil {
+		return nil, w, nil, nil, errors.Join(err, failed)
+	}
+	theirs = append(theirs, theirStdin)
+	theirStderr := theirStdout
 	p = &Process{
-		cmd: cmd, control: control, temp: temp, leftovers: s.Rules.Leftovers,
+		control: control, temp: temp, leftovers: s.Rules.Leftovers, gate: w.gate, gateway: s.Rules.Gate,
 		began: make(chan startReport, 1), done: make(chan struct{}),
 	}
 	if s.Stdin {
-		var theirStdin *os.File
 		p.stdin, theirStdin = pipe(false)
-		cmd.Stdin = theirStdin
 	}
 	if s.Stderr != nil {
-		var theirStderr *os.File
 		stderr, theirStderr = pipe(true)
-		cmd.Stderr = theirStderr
-	}
-	if s.Rules.Gate != nil {
-		var theirGate *os.File
-		if p.gate, theirGate, err = gatePair(); err == nil {
-			ours, theirs = append(ours, p.gate), append(theirs, theirGate)
-			cmd.ExtraFiles = append(cmd.ExtraFiles, theirGate)
-			p.gateway = s.Rules.Gate
-		}
 	}
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, w, nil, nil, err
 	}
 	p.stdout = &output{file: stdout, done: p.done}
-	if err = reapers.start(cmd); err != nil {
-		return nil, nil, nil, err
+	files := []*os.File{theirStdin, theirStdout, theirStderr, theirControl, theirReports} // orderFD, reportFD
+	p.reaper, err = reapers.start(func() (*os.Process, error) {
+		if w.spawner != nil {
+			return w.spawner.spawn(s.Dir, files)
+		}
+		return os.StartProcess(executable(), []string{os.Args[0], reaperArg}, &os.ProcAttr{
+			Dir: s.Dir, Env: []string{}, Files: files, Sys: reaperAttr(),
+		})
+	})
+	if err != nil {
+		return nil, w, nil, nil, err
 	}
-	p.overdue = time.AfterFunc(endPatience, func() { _ = cmd.Process.Kill() }) // or it is gone already
-	p.overdue.Stop()                                                           // until Kill or the program's exit
-	return p, reports, stderr, nil
+	p.overdue = time.AfterFunc(endPatience, func() { _ = p.reaper.Kill() }) // or it is gone already
+	p.overdue.Stop()                                                        // until Kill or the program's exit
+	return p, w, reports, stderr, nil
 }
 
 // watch sees the program to its end.
@@ -304,14 +333,14 @@ func (p *Process) watch(reports, stderr *os.File, to io.Writer) {
 		})
 	}
 	var running sync.WaitGroup
-	running.Go(func() { keepRunning(p.cmd.Process.Pid, &p.held) })
+	running.Go(func() { keepRunning(p.reaper.Pid, &p.held) })
 	p.exit = p.follow(reports)
 	reports.Close()
 	p.overdue.Reset(endPatience)
 	running.Wait() // its id is its own until it is reaped
-	err := p.cmd.Wait()
+	state, err := p.reaper.Wait()
 	p.overdue.Stop()
-	reapers.ended(p.cmd, err != nil)
+	reapers.ended(p.reaper.Pid, err != nil || !state.Success())
 	p.forget()
 	p.Kill() // closes our end
 	p.overdue.Stop()
@@ -327,23 +356,18 @@ func (p *Process) watch(reports, stderr *os.File, to io.Writer) {
 // follow reads the reaper's reports up to the program's exit.
 func (p *Process) follow(reports io.Reader) Exit {
 	defer close(p.began)
-	if p.gate != nil {
-		defer p.gate.Close()
-	}
+	gate := p.gate
+	defer func() {
+		if gate != nil {
+			gate.Close()
+		}
+	}()
 	r := bufio.NewReader(reports)
 	var first, last startReport
 	if receive(r, &first) == nil {
-		if first.Error == "" && p.gate != nil {
-			socket, err := takeSocket(p.gate)
-			if err != nil { // a program without its gate reaches nothing
-				first.Notes = append(first.Notes, "the gate to the network is not there: "+err.Error())
-			} else {
-				ctx, cancel := context.WithCancel(context.Background())
-				var serving sync.WaitGroup
-				serving.Go(func() { p.gateway.Serve(ctx, socket) })
-				defer serving.Wait()
-				defer cancel()
-			}
+		if first.Error == "" && gate != nil {
+			defer serveGate(p.gateway, gate)()
+			gate = nil
 		}
 		p.began <- first
 		if first.Error == "" && receive(r, &last) == nil && last.Exited {
@@ -429,22 +453,24 @@ type table struct {
 	pids map[int]bool
 }
 
-func (t *table) start(cmd *exec.Cmd) error {
+// start has begin start a process, and knows that.
+func (t *table) start(begin func() (*os.Process, error)) (*os.Process, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := cmd.Start(); err != nil {
-		return err
+	process, err := begin()
+	if err != nil {
+		return nil, err
 	}
-	t.pids[cmd.Process.Pid] = true
-	return nil
+	t.pids[process.Pid] = true
+	return process, nil
 }
 
 // ended forgets a reaper that was reaped. Of one that failed, what it should
 // have killed is killed.
-func (t *table) ended(cmd *exec.Cmd, failed bool) {
+func (t *table) ended(pid int, failed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.pids, cmd.Process.Pid)
+	delete(t.pids, pid)
 	if failed {
 		killOrphans(t.pids)
 	}

@@ -42,6 +42,9 @@ func reaperAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGCONT}
 }
 
+// askForContinue is what reaperAttr asks for, of a reaper that a spawner has started.
+func askForContinue() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGCONT), 0, 0, 0) }
+
 // descendants are the program of a reaper with all that comes of it. Its processes
 // become the reaper's children as those between them and it die.
 type descendants struct {

@@ -23,11 +23,15 @@ var confinements = map[string]sandbox.Rules{
 	"unconfined": {},
 	"trusted":    {Confinement: sandbox.WherePossible, ReadOnly: []string{"/"}, Network: true},
 	"sandboxed":  {Confinement: sandbox.Always, ReadOnly: []string{"/"}},
+	"sharing":    sharing(nil), // a network that each test makes
 }
 
 // Whatever a program does to get away, an abort leaves nothing of it.
 func TestAbort(t *testing.T) {
 	for name, rules := range confinements {
+		if name == "sharing" {
+			rules.Loopback = newLoopback(t)
+		}
 		for _, tt := range []struct {
 			name string
 			argv []string

@@ -36,16 +36,10 @@ func (v view) attr(a *syscall.SysProcAttr) error {
 	case mountView:
 		a.Cloneflags |= unix.CLONE_NEWNS | unix.CLONE_NEWIPC
 	case userView:
-		uids, err := identity("/proc/self/uid_map", os.Geteuid())
-		if err != nil {
+		if err := ownUsers(a); err != nil {
 			return err
 		}
-		gids, err := identity("/proc/self/gid_map", os.Getegid())
-		if err != nil {
-			return err
-		}
-		a.Cloneflags |= unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER
-		a.UidMappings, a.GidMappings, a.GidMappingsEnableSetgroups = uids, gids, os.Geteuid() == 0
+		a.Cloneflags |= unix.CLONE_NEWNS | unix.CLONE_NEWIPC
 		// Until it is the program. By the second it enters its user's directories as root
 		// does, also those that another program has closed.
 		a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_DAC_READ_SEARCH}
@@ -54,17 +48,30 @@ func (v view) attr(a *syscall.SysProcAttr) error {
 	return nil
 }
 
-// attrGated is attr for a program with a gate, which takes a network namespace.
-func (v view) attrGated(a *syscall.SysProcAttr) error {
-	if v == noView {
-		return fmt.Errorf("%w to named hosts: the system refuses it the namespaces that this takes", ErrUnsupported)
+// ownUsers adds a user namespace in which ids are what they are outside.
+func ownUsers(a *syscall.SysProcAttr) error {
+	uids, err := identity("/proc/self/uid_map", os.Geteuid())
+	if err != nil {
+		return err
 	}
-	err := v.attr(a)
-	a.Cloneflags |= unix.CLONE_NEWNET
-	if v == userView {
-		a.AmbientCaps = append(a.AmbientCaps, unix.CAP_NET_ADMIN)
+	gids, err := identity("/proc/self/gid_map", os.Getegid())
+	if err != nil {
+		return err
 	}
-	return err
+	a.Cloneflags |= unix.CLONE_NEWUSER
+	a.UidMappings, a.GidMappings, a.GidMappingsEnableSetgroups = uids, gids, os.Geteuid() == 0
+	return nil
+}
+
+// lost reports whether the spawner has ended, so that another is worth to be tried.
+func (w way) lost() bool { return w.spawner != nil && w.spawner.over.Load() }
+
+// least is the first view that a program may have where it is started.
+func (w way) least(first view) view {
+	if w.spawner != nil && w.spawner.user {
+		return max(first, userView)
+	}
+	return first
 }
 
 // identity maps ids to themselves: all that root knows, or one's own.

@@ -17,9 +17,9 @@ const (
 	reaperArg = "__run"
 	orderFD   = 3
 	reportFD  = 4
-	// gateFD is the reaper's end of a socket, by which it sends the listening socket of a gate
-	// before its first report.
-	gateFD = 5
+	// spawnerArg is the argument of our executable where it starts reapers in a network of its
+	// own: see Loopback.
+	spawnerArg = "__spawn"
 	// enterArg is the argument of our executable where it confines itself and
 	// then becomes the program. It reads the order from descriptor 3 and writes to
 	// descriptor 4 one report before it does that, and one if it cannot.
@@ -35,6 +35,9 @@ type startRequest struct {
 	View  view   // the first to try; the one to enter
 	Had   bool   // an earlier program had it: no other will do
 	Path  string // of the program, for enterArg
+	// Outside is the name of a network. The program has one of its own, and does not start in this
+	// one; "" is a program without a network of its own.
+	Outside string
 	// Terminal says that the program has one: the reaper passes what goes in and out.
 	Terminal bool
 
@@ -52,11 +55,9 @@ type startReport struct {
 	Had        bool   // the program has that view
 	Notes      []string
 	// Listener and Terminal are descriptors that the reaper is to take before the program
-	// starts: of its filter, and the master's side of its terminal; Gate is the listening socket
-	// of its gate. 0 is none.
+	// starts: of its filter, and the master's side of its terminal. 0 is none.
 	Listener int
 	Terminal int
-	Gate     int
 	Exited   bool
 	Code     int // -1 if a signal ended it
 	Signal   int

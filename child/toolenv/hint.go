@@ -20,7 +20,7 @@ const hintTail = 16 << 10
 // kernel calls it. A socket that is refused tells of permissions.
 var noNetwork = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)network is unreachable|could not resolve|couldn't resolve|name resolution|name or service not known|` +
-		`unknown host|getaddrinfo|ENETUNREACH|EAI_AGAIN|ENOTFOUND|NewConnectionError|dial (tcp|udp)\b|socket: (operation not permitted|permission denied)|` +
+		`unknown host|getaddrinfo|ENETUNREACH|EAI_AGAIN|ENOTFOUND|NewConnectionError|dial (tcp|udp): lookup|lookup \S+ on |socket: (operation not permitted|permission denied)|` +
 		`(connect|socket|bind|listen)\b.{0,40}(EACCES|permission denied)|proxyconnect|CONNECT tunnel failed|Tunnel connection failed|tunneling socket`)
 })
 

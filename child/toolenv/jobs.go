@@ -50,6 +50,15 @@ func (env *Env) reviewJobs() {
 	env.jobs.Review("stopped, because the permissions or the working directory have changed", reachOfJobs(env.policy(env.cwd)))
 }
 
+// reviewNetwork has the programs that start from now on share no network with those that reach
+// other hosts. env.mu is held.
+func (env *Env) reviewNetwork() {
+	if hosts := env.policy(env.cwd).Sandbox(shellName).Hosts; !slices.Equal(hosts, env.hosts) {
+		env.loopback.Renew()
+		env.hosts = hosts
+	}
+}
+
 // jobReach is what the programs of a job can reach under a policy.
 type jobReach protocol.Permissions
 

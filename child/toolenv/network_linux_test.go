@@ -51,7 +51,7 @@ func network(t *testing.T, preset string, hosts ...string) *site {
 // get has a program ask its gate for a page.
 func get(address string) string {
 	host := strings.TrimPrefix(address, "http://")
-	return `exec 3<>/dev/tcp/127.0.0.1/3128; printf 'GET ` + address + ` HTTP/1.1\r\nHost: ` + host + `\r\n\r\n' >&3; cat <&3`
+	return `exec 3<>/dev/tcp/127.0.0.1/${HTTP_PROXY##*:}; printf 'GET ` + address + ` HTTP/1.1\r\nHost: ` + host + `\r\n\r\n' >&3; cat <&3`
 }
 
 // Programs reach the hosts that the permissions name, by the gate, and nothing else. What the
@@ -87,8 +87,40 @@ func TestProgramsReachNamedHostsAlone(t *testing.T) {
 	none := network(t, "trusted", []string{}...)
 	none.o.Permissions.Network = []string{}
 	none.Env = none.open(none.o)
-	if got := none.shell(get("http://web.test:" + port)); !strings.Contains(got, "403") || !strings.Contains(got, "programs reach no host") {
+	if got := none.shell(get("http://web.test:" + port)); !strings.Contains(got, "403") || !strings.Contains(got, "programs share a loopback and reach no host") {
 		t.Errorf("an empty list: %q", got)
+	}
+}
+
+// The programs of an agent reach a server that a job of theirs runs, those of another agent do
+// not; nor do those that start after other hosts were allowed.
+func TestProgramsReachJobs(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := func() *site {
+		return newSite(t, protocol.Permissions{Preset: "sandboxed", AllowedPaths: []string{filepath.Dir(self)}})
+	}
+	s, other := site(), site()
+	s.want("[job web is running: job_output shows its output, job_stop ends it]", call("job_start", "command", self+" serve 127.0.0.1:8080", "name", "web"))
+	if got := run(t.Context(), s.Env, call("job_output", "job", "web", "wait_s", 60, "until", "output")); !strings.Contains(got, "listening") {
+		t.Fatal(got)
+	}
+	const ask = "cat < /dev/tcp/127.0.0.1/8080"
+	if got := s.shell(ask); got != "the job\n[exit status 0]" {
+		t.Errorf("a command: %q", got)
+	}
+	if got := other.shell(ask); !strings.Contains(got, "refused") {
+		t.Errorf("another agent: %q", got)
+	}
+	held := s.o.Permissions
+	held.Network = []string{"a.test"}
+	if err := s.SetPermissions(held, protocol.WithinCeiling); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.shell(ask); !strings.Contains(got, "refused") {
+		t.Errorf("after other hosts were allowed: %q", got)
 	}
 }
 
@@ -97,7 +129,7 @@ func TestReadOnlyProgramsReachNoHost(t *testing.T) {
 	s := newSite(t, protocol.Permissions{Preset: "trusted", Network: []string{"a.test"}}, func(o *toolenv.Options) {
 		o.Parent, o.Resolver = parent.New(parent.Options{Approvals: parent.Deny}), loopback{}
 	})
-	if got := s.shell("cat < /dev/tcp/127.0.0.1/3128"); !strings.Contains(got, "ermission denied") && !strings.Contains(got, "needs an approval") {
+	if got := s.shell("cat < /dev/tcp/127.0.0.1/1"); !strings.Contains(got, "ermission denied") && !strings.Contains(got, "needs an approval") {
 		t.Errorf("got %q", got)
 	}
 }

@@ -174,6 +174,7 @@ func (env *Env) changed() {
 	env.changes++
 	env.cancelDecided()
 	env.reviewJobs()
+	env.reviewNetwork()
 }
 
 // Return goes back to what held before a change that could not be saved.

@@ -42,6 +42,9 @@ func (env *Env) rules(permit permission.Permit, tool string) sandbox.Rules {
 	switch {
 	case policy.Level() == rights.Sandboxed || s.Bounded || s.Hosts != nil:
 		r.Confinement = sandbox.Always
+		if !s.Network && !permit.ReadOnly && !permit.Covered {
+			r.Loopback = &env.loopback
+		}
 	case policy.Level() == rights.Trusted:
 		r.Confinement = sandbox.WherePossible
 	default:

@@ -17,6 +17,7 @@ import (
 	"nexus.internal/child/egress"
 	"nexus.internal/child/parent"
 	"nexus.internal/child/permission"
+	"nexus.internal/child/sandbox"
 	"nexus.internal/child/snapshot"
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/file"
@@ -120,7 +121,8 @@ type Env struct {
 	spill     spill
 	home      home
 	todo      *todo.List
-	snapshots *snapshot.Store // nil keeps nothing
+	snapshots *snapshot.Store  // nil keeps nothing
+	loopback  sandbox.Loopback // of the programs that have no other network
 	// leftovers removes the directories for temporary files that programs had.
 	leftovers *safefile.Remover
 	private   permission.Private // by both of their names
@@ -133,8 +135,9 @@ type Env struct {
 	granted    protocol.Permissions // the directory of then is among its paths
 	allowances []protocol.Allowance
 	waiting    map[*openQuestion]struct{}
-	changes    uint64 // of cwd and held
-	offered    offer  // to the last turn
+	changes    uint64   // of cwd and held
+	hosts      []string // that programs in loopback may reach
+	offered    offer    // to the last turn
 	programs   programs
 }
 
@@ -178,6 +181,7 @@ func Open(o Options) (*Env, error) {
 		return nil, err
 	}
 	env.origin = env.cwd
+	env.hosts = env.policy(env.cwd).Sandbox(shellName).Hosts
 	if o.Granted != nil {
 		env.granted = *o.Granted
 	}
@@ -407,10 +411,11 @@ func (env *Env) Jobs() *shell.Jobs {
 // system's directory for temporary files, which nobody else removes.
 const leftoversPatience = 2 * time.Second
 
-// Close ends the jobs, removes what was kept of results, and ends the removal of what programs left. No
+// Close ends the jobs and their network, removes what was kept of results, and ends the removal of what programs left. No
 // call may run any more.
 func (env *Env) Close() error {
 	env.jobs.Close()
+	env.loopback.Close()
 	if env.options.Temp != "" {
 		_ = env.leftovers.Close(0) // the maker of Temp removes it with what is left
 		return env.spill.remove()

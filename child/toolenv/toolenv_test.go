@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +22,31 @@ import (
 	"nexus.internal/protocol/rights"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The test binary plays a program that agents run: a server.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "serve" {
+		fmt.Println(serve(os.Args[2]))
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// serve answers connections until it is killed.
+func serve(address string) error {
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	fmt.Println("listening")
+	for {
+		conn, err := ln.Accept()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(conn, "the job")
+		conn.Close()
+	}
+}
 
 // site is a working directory with something beside it.
 type site struct {

@@ -97,11 +97,14 @@ func told(r sandbox.Rules) string {
 		return "programs do all that their user may, the network included."
 	}
 	network := "programs have no network"
+	if r.Loopback != nil {
+		network = "programs share a loopback of their own and have no other network"
+	}
 	if r.Network {
 		network = "programs have the network"
 	}
 	if gate, ok := r.Gate.(*egress.Gate); ok {
-		network = "programs reach no host (they have a network of their own, with its loopback)"
+		network = "programs share a loopback and reach no host"
 		if hosts := gate.Hosts(); len(hosts) > 0 {
 			network = "programs reach only these hosts, by the proxy in HTTP_PROXY and HTTPS_PROXY: " + shown(hosts)
 		}

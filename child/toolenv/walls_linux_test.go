@@ -29,10 +29,10 @@ func TestTheModelIsToldOfItsWalls(t *testing.T) {
 			protocol.Permissions{Preset: "sandboxed", AllowedPaths: []string{"/srv/data"}},
 			[]string{
 				"Permissions: sandboxed, ", "\nAllowed paths: /srv/data\n",
-				"\nWalls: programs have no network, write only to $TMPDIR and /srv/data, WORK, and read only these and the system's",
+				"\nWalls: programs share a loopback of their own and have no other network, write only to $TMPDIR and /srv/data, WORK, and read only these and the system's",
 				"\nFound on PATH: bash ", "\nTime: a call of a tool ends after 5m0s, unless",
 			},
-			"The walls of this agent: programs have no network, write only to $TMPDIR and /srv/data, WORK",
+			"The walls of this agent: programs share a loopback of their own and have no other network, write only to $TMPDIR and /srv/data, WORK",
 		},
 		{
 			"trusted, with bounds",
@@ -86,7 +86,7 @@ func TestTheWallsChange(t *testing.T) {
 	if err := s.SetPermissions(protocol.Permissions{Preset: "sandboxed"}, protocol.WithinCeiling); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.Walls() + described(s.Env); strings.Contains(got, "programs have the network") || strings.Count(got, "programs have no network") != 2 {
+	if got := s.Walls() + described(s.Env); strings.Contains(got, "programs have the network") || strings.Count(got, "programs share a loopback of their own and have no other network") != 2 {
 		t.Errorf("sandboxed: %q", got)
 	}
 	s.Tools().SetTimeout(90 * time.Second)
@@ -114,8 +114,9 @@ func TestFailuresAtTheWalls(t *testing.T) {
 	for _, tt := range []struct {
 		name, preset, command, want string
 	}{
-		{"no network", "sandboxed", "echo 'curl: (6) Could not resolve host: example.com'; exit 6", "have no network"},
-		{"no socket", "sandboxed", "exec 3<>/dev/tcp/127.0.0.1/1", "have no network"},
+		{"no network", "sandboxed", "echo 'curl: (6) Could not resolve host: example.com'; exit 6", "have no other network"},
+		{"no socket", "sandboxed", "exec 3<>/dev/tcp/192.0.2.1/80", "have no other network"},
+		{"a server that is not there", "sandboxed", "echo 'dial tcp 127.0.0.1:8080: connect: connection refused'; false", ""},
 		{"go without network", "sandboxed", "echo 'dial tcp: lookup proxy.golang.org: permission denied'; false", "Use what is there already"},
 		{"writing outside", "sandboxed", "touch OUTSIDE/a", "write only to $TMPDIR and WORK, and read only these"},
 		{"reading outside", "sandboxed", "cat OUTSIDE/secret.txt", "copies within it of what is read"},
