@@ -170,6 +170,9 @@ func (t tool) run(ctx context.Context, r protocol.CodeCheck, program string, env
 			return protocol.CodeResult{}, err
 		}
 	}
+	if t.versionFile != "" {
+		version.text = besides(program, t.versionFile)
+	}
 	args := slices.Clone(t.args)
 	if t.rules != "" && t.rules != rulesInConfig && len(r.Rules) > 0 {
 		args = append(args, t.rules+strings.Join(r.Rules, ","))
@@ -192,6 +195,23 @@ func (t tool) run(ctx context.Context, r protocol.CodeCheck, program string, env
 		result.Diagnostics = []protocol.CodeDiagnostic{{Severity: "error", Message: textcut.Clip(strings.TrimSpace(found.text), maxMessage)}}
 	}
 	return finish(result, r, t), nil
+}
+
+// besides is the first line of a file that is found from a program's directory, without the
+// links to the program; "" if there is none.
+func besides(program, file string) string {
+	path, err := filepath.EvalSymlinks(program)
+	if err != nil {
+		return ""
+	}
+	f, err := os.Open(filepath.Join(filepath.Dir(path), file))
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	text, _ := io.ReadAll(io.LimitReader(f, maxMessage)) // what is read says enough
+	first, _, _ := strings.Cut(string(text), "\n")
+	return first
 }
 
 // configure writes the checker's configuration, if it has one.

@@ -104,7 +104,7 @@ func TestLanguages(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || !right.Valid || len(right.Diagnostics) > 0 || right.Checker.Name == "" || (right.Checker.Version == "") != (right.Checker.Name == "gofmt") {
+			if err != nil || !right.Valid || len(right.Diagnostics) > 0 || right.Checker.Name == "" || right.Checker.Version == "" {
 				t.Errorf("right: got %+v, %v", right, err)
 			}
 			wrong, err := ask(s.wrong)
@@ -122,8 +122,8 @@ func TestLanguages(t *testing.T) {
 	}
 }
 
-// gofmt has no way to say its version: its usage stood there.
-func TestGofmtHasNoVersion(t *testing.T) {
+// gofmt does not say its version: that of its Go tree is told, and none beside another gofmt.
+func TestVersionOfGofmt(t *testing.T) {
 	gofmt, err := exec.LookPath("gofmt")
 	if err != nil {
 		root, err := exec.Command("go", "env", "GOROOT").Output()
@@ -137,8 +137,20 @@ func TestGofmtHasNoVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := codecheck.Check(t.Context(), protocol.CodeCheck{Code: "package p\n\nvar x = := 1\n", Language: "go"}, []string{"PATH=" + dir})
-	if err != nil || got.Valid || got.Checker.Name != "gofmt" || got.Checker.Version != "" {
+	if err != nil || got.Valid || got.Checker.Name != "gofmt" || !strings.HasPrefix(got.Checker.Version, "go1.") {
 		t.Errorf("got %+v, %v", got, err)
+	}
+	alone := filepath.Join(t.TempDir(), "bin")
+	if err := os.Mkdir(alone, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	script := "#!/bin/sh\nexec " + gofmt + " \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(alone, "gofmt"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	got, err = codecheck.Check(t.Context(), protocol.CodeCheck{Code: "package p\n", Language: "go"}, []string{"PATH=" + alone})
+	if err != nil || !got.Valid || got.Checker.Version != "" {
+		t.Errorf("without a Go tree: %+v, %v", got, err)
 	}
 }
 

@@ -15,6 +15,8 @@ type tool struct {
 	name    string
 	program string
 	version []string // arguments that make it say its version; nil if it says none
+	// versionFile has its version in its first line, from the directory of the program; "" for none.
+	versionFile string
 	args    []string // the file comes after them
 	file    string   // what the code is called
 	env     []string
@@ -146,12 +148,15 @@ func tsc(file string, more ...string) tool {
 // goFragment looks at statements, or an expression, and else at declarations. In two blocks no
 // statements end the function and begin another one.
 var goFragment = tool{
-	name: "gofmt", program: "gofmt", args: []string{"-e", "-l"}, output: lines, fragments: true,
+	name: "gofmt", program: "gofmt", versionFile: goVersionFile, args: []string{"-e", "-l"}, output: lines, fragments: true,
 	forms:    []form{{file: "main.go", before: "package p; func _() {{", after: "\n}}"}, {file: "main.go", before: "package p; "}},
 	isSecond: goDeclaration, wrongForm: anything, keepFirst: true,
 }
 
-var gofmt = tool{name: "gofmt", program: "gofmt", args: []string{"-e", "-l"}, file: "main.go", output: lines}
+// goVersionFile is where a Go tree says its version, from its directory bin.
+const goVersionFile = "../VERSION"
+
+var gofmt = tool{name: "gofmt", program: "gofmt", versionFile: goVersionFile, args: []string{"-e", "-l"}, file: "main.go", output: lines}
 
 var cArgs = []string{"-fsyntax-only", "-Wall", "-fdiagnostics-color=never"}
 
