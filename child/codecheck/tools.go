@@ -17,9 +17,9 @@ type tool struct {
 	version []string // arguments that make it say its version; nil if it says none
 	// versionFile has its version in its first line, from the directory of the program; "" for none.
 	versionFile string
-	args    []string // the file comes after them
-	file    string   // what the code is called
-	env     []string
+	args        []string // the file comes after them
+	file        string   // what the code is called
+	env         []string
 	// cache is the variable that names the directory of what it keeps; "" for
 	// nothing.
 	cache string
