@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/tidwall/gjson"
@@ -50,6 +51,29 @@ func TestCreateOrUse(t *testing.T) {
 	} {
 		_, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, refused)
 		wantError(t, err, jsonrpc.CodeInvalidParams, "AGENT_EXISTS", 200)
+	}
+	seen := map[string]bool{}
+	var all sync.WaitGroup
+	var mu sync.Mutex // guards seen
+	for range 5 {
+		all.Go(func() {
+			made, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{Temporary: new(true)})
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			seen[made.AgentID] = true
+		})
+	}
+	all.Wait()
+	for _, id := range []string{".1", ".2", ".3", ".4", ".5"} {
+		if !seen[id] {
+			t.Errorf("temporary agents: %v", seen)
+		}
+	}
+	if _, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new("x"), Temporary: new(true)}); err == nil || !strings.Contains(err.Error(), "temporary") {
+		t.Errorf("a name and temporary: %v", err)
 	}
 	_, err = client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{IfExists: new("use")})
 	if got := rpcError(t, err).Message; got != "Missing required parameter: agent_id" {

@@ -88,6 +88,7 @@ type Registry struct {
 	locks    KeyLock
 	tree     treeLimit
 	last     lastUsed
+	temps    atomic.Uint64 // the number of the last temporary agent that was named here
 }
 
 // New returns a Registry. It fails if an option that is required is missing.

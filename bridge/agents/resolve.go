@@ -77,10 +77,13 @@ func rollback(saved *sessions.Catalogue, id string) error {
 	return nil
 }
 
-// FreeID makes an id of 8 hexadecimal digits that nobody uses.
-func (r *Registry) FreeID() string {
+// FreeID makes an id that nobody uses: 8 hexadecimal digits, or of a temporary agent .1, .2 and so on.
+func (r *Registry) FreeID(temporary bool) string {
 	for {
 		id := fmt.Sprintf("%08x", rand.Uint32())
+		if temporary {
+			id = fmt.Sprintf(".%d", r.temps.Add(1))
+		}
 		if _, err := r.o.Supervisor.Agent(id); err != nil && !r.o.Sessions.Exists(id) {
 			return id
 		}

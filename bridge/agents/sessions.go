@@ -8,7 +8,6 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/bridge/sessions"
-	"nexus.internal/protocol"
 	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/transcript"
 	"nexus.internal/supervisor"
@@ -37,7 +36,7 @@ func load(
 	ctx context.Context, r *Registry, name, id string, p api.LoadSessionParams, before *uint64,
 ) (a *supervisor.Agent, restored bool, err error) {
 	if a, err := r.o.Supervisor.Agent(id); err == nil {
-		if protocol.Value(p.Last) && id == name {
+		if id == name && p.Preset == nil && p.Model == nil {
 			return a, false, nil
 		}
 		return nil, false, rpc.AgentExists(id)

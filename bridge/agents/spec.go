@@ -20,7 +20,7 @@ import (
 // what that one cannot ask for.
 func (x Access) asked(c *rpc.Call, p *api.CreateAgentParams) error {
 	if p.AgentID == nil {
-		p.AgentID = new(x.r.FreeID())
+		p.AgentID = new(x.r.FreeID(protocol.Value(p.Temporary)))
 		c.Note("agent_id", *p.AgentID)
 	}
 	if err := x.r.CheckName(*p.AgentID); err != nil || c.By.Agent == nil {

@@ -192,6 +192,9 @@ func (p CreateAgentParams) check() error {
 	if err := CheckEnv(protocol.Value(p.Env)); err != nil {
 		return err
 	}
+	if protocol.Value(p.Temporary) && p.AgentID != nil {
+		return Invalid("temporary", "the agent has a name: a temporary one begins with a dot")
+	}
 	if protocol.Value(p.IfExists) == IfExistsUse && p.AgentID == nil {
 		return missing("agent_id")
 	}

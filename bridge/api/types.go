@@ -40,6 +40,8 @@ type (
 		// The agent's name; 8 hexadecimal digits if missing. A leading dot makes it
 		// temporary: its session goes with it.
 		AgentID *string `json:"agent_id,omitzero" audit:"text"`
+		// Whether the server names the agent, temporarily: .1, .2 and so on.
+		Temporary *bool `json:"temporary,omitzero" default:"false" audit:"-"`
 		// Replaces the layered default; "" is none. At most 102,400 bytes.
 		SystemPrompt *string `json:"system_prompt,omitzero" audit:"-"`
 		// The permissions: trusted, sandboxed or a preset of the configuration. The

@@ -2,6 +2,7 @@
 
 export type CreateAgentParams = {
   agent_id?: string | null;
+  temporary?: boolean | null;
   system_prompt?: string | null;
   preset?: string | null;
   cwd?: string | null;

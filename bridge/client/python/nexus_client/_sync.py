@@ -21,6 +21,7 @@ class SyncMethods:
         self,
         agent_id: Optional[str] = None,
         *,
+        temporary: Optional[bool] = None,
         system_prompt: Optional[str] = None,
         preset: Optional[str] = None,
         cwd: Optional[str] = None,
