@@ -52,29 +52,6 @@ func TestCreateOrUse(t *testing.T) {
 		_, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, refused)
 		wantError(t, err, jsonrpc.CodeInvalidParams, "AGENT_EXISTS", 200)
 	}
-	seen := map[string]bool{}
-	var all sync.WaitGroup
-	var mu sync.Mutex // guards seen
-	for range 5 {
-		all.Go(func() {
-			made, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{Temporary: new(true)})
-			if err != nil {
-				t.Error(err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			seen[made.AgentID] = true
-		})
-	}
-	all.Wait()
-	for _, id := range []string{".1", ".2", ".3", ".4", ".5"} {
-		if !seen[id] {
-			t.Errorf("temporary agents: %v", seen)
-		}
-	}
-	if _, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new("x"), Temporary: new(true)}); err == nil || !strings.Contains(err.Error(), "temporary") {
-		t.Errorf("a name and temporary: %v", err)
-	}
 	_, err = client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{IfExists: new("use")})
 	if got := rpcError(t, err).Message; got != "Missing required parameter: agent_id" {
 		t.Errorf("without a name: %s", got)
@@ -98,5 +75,33 @@ func TestAgentsUseTheirOwn(t *testing.T) {
 	for _, taken := range []string{"mine", "trusted", "box"} {
 		f.want("box", "create_agent", fmt.Sprintf(`{"agent_id":%q,"if_exists":"use"}`, taken),
 			fmt.Sprintf("error -32003 Not permitted: box did not create %s: choose another name, or send to it", taken))
+	}
+}
+
+// The server names temporary agents by numbers, each once.
+func TestTemporaryNames(t *testing.T) {
+	r, _ := watched(t, supervisortest.Echo)
+	seen := map[string]bool{}
+	var all sync.WaitGroup
+	var mu sync.Mutex // guards seen
+	for range 5 {
+		all.Go(func() {
+			made, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{Temporary: new(true)})
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			seen[made.AgentID] = true
+		})
+	}
+	all.Wait()
+	for _, id := range []string{".1", ".2", ".3", ".4", ".5"} {
+		if !seen[id] {
+			t.Errorf("temporary agents: %v", seen)
+		}
+	}
+	if _, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new("x"), Temporary: new(true)}); err == nil || !strings.Contains(err.Error(), "temporary") {
+		t.Errorf("a name and temporary: %v", err)
 	}
 }
