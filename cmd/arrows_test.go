@@ -121,6 +121,14 @@ var arrows = []rule{
 		of:   []string{"cmd/nexus-child", "cmd/nexus-rpc"}, deny: []string{"github.com/modelcontextprotocol/..."}, deps: true,
 	},
 	{
+		name: "SQLite is for the logs of sessions",
+		of:   []string{"..."}, except: []string{"cmd/internal/sessionlog"}, deny: []string{"modernc.org/..."},
+	},
+	{
+		name: "only nexus carries SQLite",
+		of:   []string{"cmd/nexus-child", "cmd/nexus-rpc", "cmd/nexus-bench", "bridge/...", "supervisor/..."}, deny: []string{"modernc.org/..."}, deps: true,
+	},
+	{
 		name: "processes are started in few places",
 		of:   []string{"..."}, deny: []string{"os/exec"},
 		except: []string{"supervisor/proc/...", "supervisor/store/storetest", "child/sandbox/...", "cmd/..."},
@@ -181,6 +189,8 @@ func TestCheckFindsPlanted(t *testing.T) {
 		{ImportPath: module + "cmd/nexus-rpc", Deps: []string{"go.opentelemetry.io/otel/trace"}},
 		{ImportPath: module + "child/mcp", Imports: []string{"github.com/modelcontextprotocol/go-sdk/mcp"}},
 		{ImportPath: module + "cmd/nexus-rpc", Deps: []string{"github.com/modelcontextprotocol/go-sdk/jsonrpc"}},
+		{ImportPath: module + "bridge/sessions", Imports: []string{"modernc.org/sqlite"}},
+		{ImportPath: module + "cmd/nexus-child", Deps: []string{"modernc.org/libc"}},
 		{ImportPath: module + "cmd/nexus", Imports: []string{"os/exec", module + "fixtures"}},
 	}, arrows)
 	want := []string{
@@ -198,6 +208,9 @@ func TestCheckFindsPlanted(t *testing.T) {
 		"bridge/rpc imports bridge/methods: calls know no HTTP server and no agents' registry",
 		"child/turn imports bridge/api: a child knows its pipes and nothing else",
 		"child/provider/openai imports github.com/openai/openai-go/v3: the vendors' SDKs are for .ci/oracles",
+		"bridge/sessions imports modernc.org/sqlite: SQLite is for the logs of sessions",
+		"bridge/sessions imports modernc.org/sqlite: only nexus carries SQLite",
+		"cmd/nexus-child imports modernc.org/libc: only nexus carries SQLite",
 		"cmd/nexus imports fixtures: fixtures are for tests",
 		"bridge/task imports github.com/prometheus/client_golang/prometheus: metrics have one package",
 		"cmd/nexus-child imports github.com/prometheus/common/model: a child does not carry the server's metrics",

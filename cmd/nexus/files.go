@@ -9,7 +9,10 @@ import (
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/logfile"
 	"nexus.internal/bridge/replay"
+	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/cmd/internal/sessionlog"
+	"nexus.internal/supervisor"
 )
 
 // files are what a server keeps open in its home as long as it runs.
@@ -17,7 +20,8 @@ type files struct {
 	keys       *auth.Keyring
 	signatures *replay.Cache
 	audit      *logfile.Tiers
-	profiles   *profiles // nil without --pprof
+	profiles   *profiles           // nil without --pprof
+	logs       *sessionlog.Archive // nil if sessions are not logged
 }
 
 // openFiles opens them for the server on that port, or none of them. The caller holds
@@ -40,6 +44,11 @@ func openFiles(cfg *config.Config, port int, o serveOptions, log *zap.Logger) (_
 			return nil, err
 		}
 	}
+	if logs := o.sessionLogs(cfg); logs.Sessions {
+		if f.logs, err = sessionlog.Create(logs.Dir); err != nil {
+			return nil, err
+		}
+	}
 	f.audit, err = logfile.OpenTiers(cfg.Home.Path("audit.jsonl"), logfile.Options{Durable: o.durability != "os"})
 	return f, err
 }
@@ -49,6 +58,9 @@ func (f *files) close() error {
 	var errs []error
 	if f.profiles != nil {
 		f.profiles.close()
+	}
+	if f.logs != nil {
+		errs = append(errs, f.logs.Close())
 	}
 	if f.audit != nil {
 		errs = append(errs, f.audit.Close())
@@ -60,4 +72,28 @@ func (f *files) close() error {
 		errs = append(errs, f.keys.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// sessionLogs says whether and where sessions are logged, by the configuration and the flags.
+func (o serveOptions) sessionLogs(cfg *config.Config) config.Logs {
+	logs := cfg.Logs
+	logs.Dir = cfg.SessionLogsDir()
+	if o.logDir != "" {
+		logs.Sessions, logs.Dir = true, o.logDir
+	}
+	if o.rawLog {
+		logs.Sessions, logs.Events = true, true
+	}
+	return logs
+}
+
+// recorder is what logs sessions; nil if nothing does.
+func (f *files) recorder(cfg *config.Config, o serveOptions, sup *supervisor.Supervisor, catalogue *sessions.Catalogue, log *zap.Logger) (*sessionlog.Recorder, error) {
+	if f.logs == nil {
+		return nil, nil
+	}
+	logs := o.sessionLogs(cfg)
+	return sessionlog.NewRecorder(f.logs, sessionlog.Options{
+		Home: string(cfg.Home), Supervisor: sup, Sessions: catalogue, Log: log.Named("sessionlog"), Events: logs.Events, KeepDays: logs.Days(),
+	})
 }

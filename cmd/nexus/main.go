@@ -34,6 +34,7 @@ func main() {
 	app.Add(serveCommand(app))
 	app.Add(configCommand(app))
 	app.Add(doctorCommand(app))
+	app.Add(logsCommand(app))
 	app.Add(mcpserve.Command(app))
 	app.Add(yamlcheck.Command(os.Stdout))
 	addBackup(app)

@@ -29,6 +29,7 @@ import (
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/cmd/internal/greeting"
+	"nexus.internal/cmd/internal/sessionlog"
 	"nexus.internal/protocol/notes"
 	"nexus.internal/protocol/proctree"
 	"nexus.internal/protocol/safefile"
@@ -61,6 +62,8 @@ type serveOptions struct {
 	signed     bool
 	pprof      bool
 	log        logOptions
+	logDir     string // "" leaves it to the configuration
+	rawLog     bool
 }
 
 func serveCommand(app *cli.App) *cobra.Command {
@@ -121,6 +124,8 @@ func serveCommand(app *cli.App) *cobra.Command {
 	cmd.Flags().BoolVar(&o.signed, "require-signatures", false, "refuse requests that are not signed")
 	cmd.Flags().BoolVar(&o.pprof, "pprof", false, "answer requests for profiles of the server at the unix socket run/pprof in its home")
 	o.log.flags(cmd.Flags())
+	cmd.Flags().StringVar(&o.logDir, "log-dir", "", "log the sessions of all agents in `DIR`, which only you may enter (default: the configuration's logs, else none)")
+	cmd.Flags().BoolVar(&o.rawLog, "raw-log", false, "log sessions with every event, as JSON lines")
 	withoutFlags(cmd, "a server makes a key of its own and prints its address and the path of that key", "api-key", "json")
 	flagUsage(cmd, "port", "port to listen on, the same as PORT (default: $NEXUS_PORT, then 8765)")
 	return cmd
@@ -296,12 +301,16 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	if err != nil {
 		a.log.Warn("find the server's directory", zap.Error(err))
 	}
+	recorder, err := a.files.recorder(a.cfg, a.o, sup, catalogue, a.log)
+	if err != nil {
+		return nil, errors.Join(err, models.Close())
+	}
 	probe := auth.Generate()
 	front, err := bridge.New(bridge.Options{
 		Supervisor:         sup,
 		Runtime:            programs{&admission{a.config, catalogue, a.o.scenario != "", dir, models}, newCheckers(a.o.child, a.config, a.cfg, a.guard, a.log)},
 		Store:              agentStore{kept, models},
-		Status:             status{home: string(a.cfg.Home), lock: a.homeLock, sessions: catalogue, config: a.config, models: models, spares: spares},
+		Status:             status{home: string(a.cfg.Home), lock: a.homeLock, sessions: catalogue, config: a.config, models: models, spares: spares, logs: recorder},
 		Sessions:           catalogue,
 		Keys:               a.files.keys,
 		Addr:               a.listener.Addr().String(),
@@ -322,7 +331,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		return nil, errors.Join(err, models.Close())
 	}
 	a.config.serve(models, front, spares)
-	return a.actors(asked, ask, wiring{front: front, sup: sup, spares: spares, models: models, kept: kept, probe: probe}), nil
+	return a.actors(asked, ask, wiring{front: front, sup: sup, spares: spares, models: models, kept: kept, probe: probe, logs: recorder}), nil
 }
 
 // wiring are what a server consists of.
@@ -332,7 +341,8 @@ type wiring struct {
 	spares *stdio.Spares
 	models *broker.Broker
 	kept   *store.Local
-	probe  auth.Key // by which the server asks itself
+	probe  auth.Key             // by which the server asks itself
+	logs   *sessionlog.Recorder // nil if sessions are not logged
 }
 
 // actors wires the parts. Interrupts only cancel; the façade's actor drains, the
@@ -361,6 +371,11 @@ func (a assembly) actors(asked context.Context, ask context.CancelFunc, p wiring
 		var keeping sync.WaitGroup
 		defer keeping.Wait()
 		keeping.Go(func() { p.spares.Run(supervising) })
+		if p.logs != nil {
+			logging, endLogs := context.WithCancel(context.WithoutCancel(asked))
+			defer endLogs() // once the agents have ended
+			keeping.Go(func() { p.logs.Run(logging) })
+		}
 		return p.sup.Run(supervising)
 	}, func(error) {}) // ends once the façade's actor has
 	group.Add(func() error {

@@ -10,6 +10,7 @@ import (
 	"nexus.internal/bridge/metrics"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/cmd/internal/sessionlog"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/supervisor/broker"
 	"nexus.internal/supervisor/stdio"
@@ -23,6 +24,7 @@ type status struct {
 	config   *configuration
 	models   *broker.Broker
 	spares   *stdio.Spares
+	logs     *sessionlog.Recorder // nil if sessions are not logged
 }
 
 func (s status) Checks() []httpd.Check {
@@ -32,7 +34,12 @@ func (s status) Checks() []httpd.Check {
 	}
 }
 
-func (s status) Warnings() []string { return s.config.warnings() }
+func (s status) Warnings() []string {
+	if s.logs == nil {
+		return s.config.warnings()
+	}
+	return append(s.config.warnings(), s.logs.Warnings()...)
+}
 
 func (s status) Spares() (waiting int, used uint64) { return s.spares.Stats() }
 

@@ -70,6 +70,11 @@ func (f file) check() error {
 			return err
 		}
 	}
+	if f.Logs != nil {
+		if err := f.Logs.check(); err != nil {
+			return err
+		}
+	}
 	if f.Tools != nil {
 		if err := f.Tools.check(); err != nil {
 			return err
@@ -156,6 +161,7 @@ func (c *Config) checkProject(f file) error {
 		{"limits", f.Limits != nil, "the server's"},
 		{"server", f.Server != nil, "the server's"},
 		{"sessions", f.Sessions != nil, "a person's"},
+		{"logs", f.Logs != nil, "the server's"},
 		{"tools", f.Tools != nil, "a person's"},
 		{"settings", f.Settings != nil, "a person's"},
 		{"roles", len(f.Roles) > 0, "the server's"},

@@ -47,6 +47,8 @@ type Config struct {
 	// KeepUnnamedDays is how many days unnamed sessions are kept after they were last
 	// written to; 0 is for good.
 	KeepUnnamedDays int
+	// Logs says whether and where the server logs sessions.
+	Logs Logs
 	// Settings are how the turns of agents run, as far as a file says it.
 	Settings protocol.TurnSettings
 	// ToolTime bounds a call of a tool, whatever time it names; 0 is no such bound.
@@ -188,6 +190,8 @@ type file struct {
 	Server       *Server         `json:"server,omitzero"`
 	// Sessions says how long sessions are kept.
 	Sessions *Sessions `json:"sessions,omitzero"`
+	// Logs says whether and where the server logs sessions.
+	Logs *Logs `json:"logs,omitzero"`
 	// Settings are how the turns of agents run.
 	Settings *protocol.TurnSettings `json:"settings,omitzero"`
 	// Tools says how agents use their tools.
@@ -409,6 +413,10 @@ func (c *Config) lay(path string, f file, by trust) {
 	if f.Sessions != nil {
 		c.KeepUnnamedDays = f.Sessions.days()
 	}
+	if f.Logs != nil {
+		c.Logs = *f.Logs
+		c.Logs.Dir = withHome(c.Logs.Dir, c.env["HOME"])
+	}
 	if f.Settings != nil {
 		c.Settings = *f.Settings
 	}
@@ -453,31 +461,3 @@ func (c *Config) FromProject(provider string) bool {
 
 // Env is one variable of the environment that Load was given; "" if unset.
 func (c *Config) Env(name string) string { return c.env[name] }
-
-// Sessions says how long sessions are kept.
-type Sessions struct {
-	// KeepUnnamedDays is how many days unnamed sessions are kept after they were last
-	// written to; 0 keeps them for good, and nil is DefaultKeepUnnamedDays.
-	KeepUnnamedDays *uint64 `json:"keep_unnamed_days,omitzero"`
-}
-
-// DefaultKeepUnnamedDays is how many days an unnamed session is kept after it was last
-// written to (SPEC §4.6).
-const DefaultKeepUnnamedDays = 30
-
-// maxKeepDays bounds Sessions.KeepUnnamedDays: a hundred years.
-const maxKeepDays = 36_500
-
-func (s Sessions) check() error {
-	if s.KeepUnnamedDays != nil && *s.KeepUnnamedDays > maxKeepDays {
-		return &strict.Error{Path: "sessions.keep_unnamed_days", Problem: fmt.Sprintf("is more than %d; 0 keeps them for good", maxKeepDays)}
-	}
-	return nil
-}
-
-func (s Sessions) days() int {
-	if s.KeepUnnamedDays == nil {
-		return DefaultKeepUnnamedDays
-	}
-	return int(*s.KeepUnnamedDays)
-}

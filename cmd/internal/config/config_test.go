@@ -237,6 +237,8 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"a negative bound", `{"providers":{"p":{"type":"anthropic","max_tokens":-1}}}`, `member "providers.p.max_tokens" is less than 0`},
 		{"a preset without a tool that is none", `{"presets":{"p":{"preset":"trusted","disabled_tools":["Shell"]}}}`, `member "presets.p.disabled_tools[0]" is "Shell", which is no tool; did you mean "shell"?`},
 		{"days without end", `{"sessions":{"keep_unnamed_days":36501}}`, `member "sessions.keep_unnamed_days" is more than 36500`},
+		{"logs that are kept without end", `{"logs":{"keep_days":36501}}`, `member "logs.keep_days" is more than 36500`},
+		{"a relative directory of logs", `{"logs":{"dir":"logs"}}`, `member "logs.dir" is "logs", want an absolute path`},
 		{"a tool without time", `{"tools":{"timeout_s":0}}`, `member "tools.timeout_s" is not above 0 and at most 86400`},
 		{"a tool of more than a day", `{"tools":{"timeout_s":86401}}`, `member "tools.timeout_s" is not above 0 and at most 86400`},
 		{"an address that is none", `{"tools":{"fetch_addresses":["10.0.0.0/8","host"]}}`, `member "tools.fetch_addresses[1]" is "host", want an address or a network of them, as 10.1.0.0/16`},
@@ -301,6 +303,7 @@ func TestProjectCannotTakeKeys(t *testing.T) {
 		{"a choice of model", `{"default_model":"openai/some"}`, false},
 		{"limits", `{"limits":{"tokens":0}}`, true},
 		{"how long sessions are kept", `{"sessions":{"keep_unnamed_days":1}}`, true},
+		{"where sessions are logged", `{"logs":{"sessions":true,"dir":"/tmp"}}`, true},
 		{"how long tools may take", `{"tools":{"timeout_s":1}}`, true},
 		{"what pages may be fetched", `{"tools":{"fetch_addresses":["127.0.0.1"]}}`, true},
 	}

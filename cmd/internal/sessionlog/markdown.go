@@ -1,0 +1,68 @@
+package sessionlog
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"nexus.internal/protocol/transcript"
+)
+
+// headOf is how session.md begins.
+func headOf(agent string, h transcript.Header) string {
+	return fmt.Sprintf("# %s\n\nSession `%s`, begun %s\n", agent, h.SessionID, timeOf(h.CreatedAt))
+}
+
+// appendMarkdown appends an entry as it stands in session.md. Nothing in it acts on a terminal.
+func appendMarkdown(text []byte, e Entry) []byte {
+	said := strings.TrimRight(visible(e.Text), "\n")
+	at := strings.TrimSuffix(strings.Replace(e.At, "T", " ", 1), "Z")
+	name := visible(e.Name)
+	switch e.Kind {
+	case "user", "assistant", "system":
+		head := e.Kind
+		if name != "" {
+			head += " (" + name + ")"
+		}
+		return fmt.Appendf(text, "\n## %s · %s\n\n%s\n", head, at, said)
+	case "thinking", "partial", "compaction":
+		return fmt.Appendf(text, "\n> *%s* · %s\n>\n> %s\n", e.Kind, at, strings.ReplaceAll(said, "\n", "\n> "))
+	case "tool_call", "tool_result", "tool_error":
+		fence := fenceOf(said)
+		return fmt.Appendf(text, "\n**%s %s** · %s\n\n%s\n%s\n%s\n", strings.ReplaceAll(e.Kind, "_", " "), name, at, fence, said, fence)
+	default:
+		if name != "" {
+			name = " " + name
+		}
+		return fmt.Appendf(text, "\n*%s%s* · %s · %s\n", strings.ReplaceAll(e.Kind, "_", " "), name, at, strings.ReplaceAll(said, "\n", " "))
+	}
+}
+
+// fenceOf is a fence that no line of text can end.
+func fenceOf(text string) string {
+	fence := "```"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	return fence
+}
+
+// visible is text in which what a terminal acts on is written as JSON escapes it.
+func visible(text string) string {
+	acts := func(r rune) bool {
+		return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == utf8.RuneError)
+	}
+	if strings.IndexFunc(text, acts) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if acts(r) && r != utf8.RuneError {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}

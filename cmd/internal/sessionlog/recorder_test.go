@@ -1,0 +1,480 @@
+package sessionlog_test
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tidwall/gjson"
+	"go.uber.org/zap"
+
+	"nexus.internal/bridge/sessions"
+	"nexus.internal/cmd/internal/sessionlog"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/transcript"
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/supervisortest"
+)
+
+// server has agents in memory, whose sessions the test writes, and a recorder.
+type server struct {
+	*testing.T
+	home, logs string
+	sup        *supervisor.Supervisor
+	archive    *sessionlog.Archive
+	recorder   *sessionlog.Recorder
+	stop       func() // ends the server, and joins all
+}
+
+const patience = 30 * time.Second
+
+// start starts a server in a home that may have been used before.
+func start(t *testing.T, home, logs string, plan func(supervisor.Spec, int) supervisortest.Play) *server {
+	t.Helper()
+	s := &server{T: t, home: home, logs: logs}
+	kept := sessions.Local(home, true, zap.NewNop())
+	s.sup = supervisor.New(supervisor.Options{
+		Launchers: map[string]supervisor.Launcher{"": &supervisortest.Launcher{Plan: plan}}, Store: kept, Log: zap.NewNop(),
+	})
+	var err error
+	if s.archive, err = sessionlog.Create(logs); err != nil {
+		t.Fatal(err)
+	}
+	s.recorder, err = sessionlog.NewRecorder(s.archive, sessionlog.Options{
+		Home: home, Supervisor: s.sup, Sessions: sessions.New(home, kept), Log: zap.NewNop(), Events: true, KeepDays: 30,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, stopRunning := context.WithCancel(context.Background())
+	logging, stopLogging := context.WithCancel(context.Background())
+	var agents, log sync.WaitGroup
+	agents.Go(func() { _ = s.sup.Run(running) })
+	log.Go(func() { s.recorder.Run(logging) })
+	s.stop = sync.OnceFunc(func() {
+		stopRunning()
+		agents.Wait()
+		stopLogging()
+		log.Wait()
+		kept.Close()
+		if err := s.archive.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(s.stop)
+	return s
+}
+
+// begin begins the session of an agent, and the agent.
+func (s *server) begin(id, parent string) *supervisor.Agent {
+	s.Helper()
+	s.save(id, transcript.Header{Version: 1, SessionID: "session-of-" + id, Name: id, CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)})
+	return s.run(id, parent)
+}
+
+func (s *server) run(id, parent string) *supervisor.Agent {
+	s.Helper()
+	a, err := s.sup.Start(context.Background(), supervisor.Spec{ID: id, Labels: supervisor.Labels{Parent: parent}})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return a
+}
+
+// save appends records to a session, as a child does.
+func (s *server) save(id string, records ...transcript.Record) {
+	s.Helper()
+	var text []byte
+	for _, r := range records {
+		var err error
+		if text, err = transcript.Append(text, r); err != nil {
+			s.Fatal(err)
+		}
+		text = append(text, '\n')
+	}
+	s.append(id, text)
+}
+
+func (s *server) append(id string, text []byte) {
+	s.Helper()
+	path := sessions.New(s.home, nil).Path(id)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		s.Fatal(err)
+	}
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = file.Write(text)
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func said(role protocol.Role, text string) transcript.Message {
+	return transcript.Message{Message: protocol.Message{Role: role, Content: text, TurnID: "t", At: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC)}}
+}
+
+// prompt plays a turn.
+func (s *server) prompt(a *supervisor.Agent, id string) {
+	s.Helper()
+	turn, err := a.Prompt(context.Background(), protocol.Prompt{ID: id, Message: "x"}, supervisor.PromptOptions{})
+	if err == nil {
+		_, err = turn.Wait(context.Background())
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// entries are those of an agent's session as "kind name: text".
+func entries(t *testing.T, logs, agent string) (all []string) {
+	t.Helper()
+	a, err := sessionlog.Open(logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	found, err := a.Find(agent)
+	if err == nil {
+		err = a.Entries(context.Background(), found.ID, func(e sessionlog.Entry) error {
+			all = append(all, strings.TrimSuffix(e.Kind+" "+e.Name, " ")+": "+e.Text)
+			return nil
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// marks are the type, status and parent of each session, by its agent.
+func marks(t *testing.T, logs string) map[string]string {
+	t.Helper()
+	a, err := sessionlog.Open(logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	all, err := a.List(sessionlog.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, s := range all {
+		got[s.AgentID] = strings.TrimSpace(s.Type + " " + s.Status + " " + protocol.Value(s.Parent))
+	}
+	return got
+}
+
+// until waits until the entries of an agent are as wanted.
+func (s *server) until(what string, done func() bool) {
+	s.Helper()
+	pause := time.NewTicker(5 * time.Millisecond)
+	defer pause.Stop()
+	for began := time.Now(); !done(); <-pause.C {
+		if time.Since(began) > patience {
+			s.Fatal(what)
+		}
+	}
+}
+
+// seqs are the numbers in an agent's events.jsonl.
+func seqs(t *testing.T, logs string) (all []uint64) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(logs, "*", "events.jsonl"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	file, err := os.Open(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	lines := bufio.NewReader(file)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) && len(line) == 0 {
+			return all
+		}
+		if err != nil || !gjson.ValidBytes(line) {
+			t.Fatalf("%v: %.200q", err, line)
+		}
+		if gjson.GetBytes(line, "event.type").Str == "gap" { // it stands for those that were not kept
+			for n := gjson.GetBytes(line, "event.from").Uint(); n < gjson.GetBytes(line, "seq").Uint(); n++ {
+				all = append(all, n)
+			}
+		}
+		all = append(all, gjson.GetBytes(line, "seq").Uint())
+	}
+}
+
+func wantContiguous(t *testing.T, all []uint64, least int) {
+	t.Helper()
+	for i, seq := range all {
+		if seq != uint64(i)+1 {
+			t.Fatalf("line %d has the event %d", i+1, seq)
+		}
+	}
+	if len(all) < least {
+		t.Errorf("there are %d events, want at least %d", len(all), least)
+	}
+}
+
+// What each record and event of a session says is logged, once, without keys; the rest is not.
+func TestWhatIsLogged(t *testing.T) {
+	s := start(t, t.TempDir(), filepath.Join(t.TempDir(), "logs"), nil)
+	a := s.begin("w", "")
+	key := "nxk_" + strings.Repeat("k", 30)
+	s.save("w",
+		said(protocol.RoleUser, "what is \x1b[31mred?\u202e "+key),
+		transcript.Partial{TurnID: "t", Text: "it"},
+		transcript.Message{Message: protocol.Message{Role: protocol.RoleAssistant, Content: "look", Thinking: "hm", ToolCalls: []protocol.ToolCall{{ID: "1", Name: "shell", Input: []byte(`{"command":"x"}`)}}}},
+		transcript.Message{Message: protocol.Message{Role: protocol.RoleTool, ToolName: "shell", Content: "```\nno\n```", IsError: true}},
+		transcript.Settings{},
+		transcript.Message{Message: protocol.Message{Role: protocol.RoleAssistant, Content: "a colour", Interrupted: true}},
+		transcript.TurnEnd{TurnID: "t", Outcome: "failed", Error: "bad luck"},
+		transcript.Undo{Kept: 2},
+		transcript.Reset{SessionID: "next"},
+	)
+	s.append("w", []byte("{\"broken\n"))
+	s.prompt(a, "t")
+	s.append("w", []byte(`{"type":"partial","turn_id":"u","text":"cut off"}`+"\n"+`{"type":"partial","turn_id":"u","text":" in the m`)) // as a kill leaves it
+	s.stop()
+	want := []string{
+		"user: what is \x1b[31mred?\u202e nxk_[redacted]",
+		"thinking: hm", "assistant: look", `tool_call shell: {"command":"x"}`, "tool_error shell: ```\nno\n```",
+		"assistant: a colour\n[interrupted]", "turn_end: failed: bad luck", "undo: only the first 2 messages are left", "new_session: next",
+		"gap: a line of 9 bytes in the session cannot be read: ", "partial: cut off",
+	}
+	got := entries(t, s.logs, "w")
+	for i := range got {
+		if strings.HasPrefix(got[i], "gap: ") {
+			got[i], _, _ = strings.Cut(got[i], "read: ")
+			got[i] += "read: "
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+	texts, err := filepath.Glob(filepath.Join(s.logs, "2026-01-02_030405_w_session-", "session.md"))
+	if err != nil || len(texts) != 1 {
+		t.Fatal(texts, err)
+	}
+	text, err := os.ReadFile(texts[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{
+		"# w\n\nSession `session-of-w`, begun 2026-01-02T03:04:05.000Z\n", "## user · 2026-01-02 03:04:06.000\n\nwhat is \\u001b[31mred?\\u202e nxk_[redacted]\n",
+		"**tool error shell** · ", "\n````\n```\nno\n```\n````\n",
+	} {
+		if !strings.Contains(string(text), part) {
+			t.Errorf("session.md lacks %q:\n%s", part, text)
+		}
+	}
+	wantContiguous(t, seqs(t, s.logs), 4)
+}
+
+// A session is marked by what became of it, also after a kill.
+func TestMarks(t *testing.T) {
+	home, logs := t.TempDir(), filepath.Join(t.TempDir(), "logs")
+	s := start(t, home, logs, nil)
+	for _, id := range []string{"kept", "gone", ".1", ".2"} {
+		s.begin(id, "")
+	}
+	s.begin("helper", "kept")
+	s.run("silent", "") // it has no session
+	want := map[string]string{"kept": "saved active", "gone": "saved active", ".1": "temp active", ".2": "temp active", "helper": "subagent active kept"}
+	s.until("all are active", func() bool { return cmp.Equal(want, marks(t, logs)) })
+	catalogue := sessions.New(home, nil)
+	if err := catalogue.SetLast(".2"); err != nil { // it outlives its agent
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.sup.Remove(t.Context(), ".1"), os.Remove(catalogue.Path(".1")), s.sup.Remove(t.Context(), "helper")); err != nil {
+		t.Fatal(err)
+	}
+	want[".1"], want["helper"] = "temp destroyed", "subagent saved kept"
+	s.until("those whose agents are removed", func() bool { return cmp.Equal(want, marks(t, logs)) })
+	s.stop()
+	want["kept"], want["gone"], want[".2"] = "saved saved", "saved saved", "temp saved"
+	if diff := cmp.Diff(want, marks(t, logs)); diff != "" {
+		t.Errorf("at the end (-want +got):\n%s", diff)
+	}
+	if err := os.Remove(catalogue.Path("gone")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(catalogue.Path("helper"), catalogue.Path("friend")); err != nil {
+		t.Fatal(err)
+	}
+	// As a kill leaves them.
+	db, err := sql.Open("sqlite", filepath.Join(logs, "logs.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), "UPDATE sessions SET session_status = 'active' WHERE agent_id IN ('kept', '.1')"); err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	a, err := sessionlog.Open(logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if err := a.Settle(t.Context(), home, catalogue); err != nil {
+		t.Fatal(err)
+	}
+	want["gone"], want[".1"], want["friend"] = "saved destroyed", "temp orphaned", want["helper"]
+	delete(want, "helper")
+	if diff := cmp.Diff(want, marks(t, logs)); diff != "" {
+		t.Errorf("after a kill (-want +got):\n%s", diff)
+	}
+
+	// Only what is gone is removed, and nothing that is younger.
+	if removed, err := a.Clean(t.Context(), time.Now().Add(-time.Hour), sessionlog.Filter{}, false); err != nil || len(removed) != 0 {
+		t.Errorf("what is young: %v, %v", removed, err)
+	}
+	for _, dry := range []bool{true, false} {
+		removed, err := a.Clean(t.Context(), time.Now().Add(time.Hour), sessionlog.Filter{}, dry)
+		var names []string
+		for _, s := range removed {
+			names = append(names, s.AgentID)
+		}
+		slices.Sort(names)
+		if diff := cmp.Diff([]string{".1", "gone"}, names); err != nil || diff != "" {
+			t.Errorf("%v, removed (-want +got):\n%s", err, diff)
+		}
+	}
+	delete(want, "gone")
+	delete(want, ".1")
+	if diff := cmp.Diff(want, marks(t, logs)); diff != "" {
+		t.Errorf("after that (-want +got):\n%s", diff)
+	}
+}
+
+// A later server goes on where the one before stopped, whatever that left behind its last commit.
+func TestGoesOn(t *testing.T) {
+	home, logs := t.TempDir(), filepath.Join(t.TempDir(), "logs")
+	var want []string
+	for round := range 3 {
+		s := start(t, home, logs, nil)
+		var a *supervisor.Agent
+		if round == 0 {
+			a = s.begin("w", "")
+		} else {
+			a = s.run("w", "")
+		}
+		text := fmt.Sprintf("message %d", round)
+		want = append(want, "user: "+text)
+		s.save("w", said(protocol.RoleUser, text))
+		s.prompt(a, fmt.Sprintf("t%d", round))
+		s.stop()
+		for _, name := range []string{"session.md", "events.jsonl"} {
+			files, err := filepath.Glob(filepath.Join(logs, "*", name))
+			if err != nil || len(files) != 1 {
+				t.Fatal(files, err)
+			}
+			file, err := os.OpenFile(files[0], os.O_APPEND|os.O_WRONLY, 0)
+			if err == nil {
+				_, err = file.WriteString("what was not comm")
+			}
+			if err = errors.Join(err, file.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s := start(t, home, logs, nil)
+	s.prompt(s.run("w", ""), "last")
+	s.stop()
+	if diff := cmp.Diff(want, entries(t, logs, "w")); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+	wantContiguous(t, seqs(t, logs), 8)
+	texts, _ := filepath.Glob(filepath.Join(logs, "*", "session.md"))
+	if text, err := os.ReadFile(texts[0]); err != nil || strings.Count(string(text), "\n## user") != len(want) || strings.Contains(string(text), "not comm") {
+		t.Errorf("%v, session.md:\n%s", err, text)
+	}
+}
+
+// A server removes the logs of sessions that are gone when they are old, and no others.
+func TestRetention(t *testing.T) {
+	home, logs := t.TempDir(), filepath.Join(t.TempDir(), "logs")
+	s := start(t, home, logs, nil)
+	for _, id := range []string{".1", ".2", "w"} {
+		a := s.begin(id, "")
+		s.save(id, said(protocol.RoleUser, "zebra "+id))
+		s.prompt(a, "t"+id)
+	}
+	s.stop()
+	db, err := sql.Open("sqlite", filepath.Join(logs, "logs.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), "UPDATE sessions SET updated_at = '2020-01-01T00:00:00.000Z' WHERE agent_id <> '.2'"); err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	s = start(t, home, logs, nil)
+	s.until("what is old is removed", func() bool {
+		return cmp.Equal(map[string]string{".2": "temp destroyed", "w": "saved saved"}, marks(t, logs))
+	})
+	if left, err := filepath.Glob(filepath.Join(logs, "*_*")); err != nil || len(left) != 2 {
+		t.Errorf("folders: %v, %v", left, err)
+	}
+	found, err := s.archive.Search(t.Context(), []string{"zebra"}, sessionlog.Filter{}, 10)
+	if err != nil || len(found) != 2 {
+		t.Errorf("found %v, %v", found, err)
+	}
+}
+
+// Somebody who keeps the database busy holds up no agent, and nothing is lost: what is not kept in memory
+// by then is read from the disk.
+func TestFallsBehind(t *testing.T) {
+	const deltas, size = 100, 64 << 10 // more than is kept for a subscriber
+	plan := func(supervisor.Spec, int) supervisortest.Play {
+		return supervisortest.Play{Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+			c.Emit(protocol.SessionUpdate{}) // for which the session is read
+			for range deltas {
+				c.Say(strings.Repeat("x", size))
+			}
+			c.Finish(p, "")
+		}}
+	}
+	s := start(t, t.TempDir(), filepath.Join(t.TempDir(), "logs"), plan)
+	a := s.begin("w", "")
+	s.save("w", said(protocol.RoleUser, "first"))
+	s.until("it is logged", func() bool { return marks(t, s.logs)["w"] == "saved active" })
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.logs, "logs.db")+"?_txlock=immediate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.save("w", said(protocol.RoleUser, "second"))
+	s.prompt(a, "t") // its events come while nothing can be logged
+	if s.sup.Stats().SlowSubs == 0 {
+		t.Error("the recorder did not fall behind")
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	s.stop()
+	got := slices.DeleteFunc(entries(t, s.logs, "w"), func(e string) bool { return strings.HasPrefix(e, "gap: events ") }) // on a slow disk
+	if diff := cmp.Diff([]string{"user: first", "user: second"}, got); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+	wantContiguous(t, seqs(t, s.logs), deltas)
+}
