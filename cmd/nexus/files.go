@@ -13,6 +13,7 @@ import (
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/cmd/internal/sessionlog"
 	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/store"
 )
 
 // files are what a server keeps open in its home as long as it runs.
@@ -88,12 +89,12 @@ func (o serveOptions) sessionLogs(cfg *config.Config) config.Logs {
 }
 
 // recorder is what logs sessions; nil if nothing does.
-func (f *files) recorder(cfg *config.Config, o serveOptions, sup *supervisor.Supervisor, catalogue *sessions.Catalogue, log *zap.Logger) (*sessionlog.Recorder, error) {
+func (f *files) recorder(cfg *config.Config, o serveOptions, sup *supervisor.Supervisor, kept *store.Local, catalogue *sessions.Catalogue, log *zap.Logger) (*sessionlog.Recorder, error) {
 	if f.logs == nil {
 		return nil, nil
 	}
 	logs := o.sessionLogs(cfg)
 	return sessionlog.NewRecorder(f.logs, sessionlog.Options{
-		Home: string(cfg.Home), Supervisor: sup, Sessions: catalogue, Log: log.Named("sessionlog"), Events: logs.Events, KeepDays: logs.Days(),
+		Home: string(cfg.Home), Supervisor: sup, Sessions: catalogue, History: kept, Log: log.Named("sessionlog"), Events: logs.Events, KeepDays: logs.Days(),
 	})
 }

@@ -301,7 +301,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	if err != nil {
 		a.log.Warn("find the server's directory", zap.Error(err))
 	}
-	recorder, err := a.files.recorder(a.cfg, a.o, sup, catalogue, a.log)
+	recorder, err := a.files.recorder(a.cfg, a.o, sup, kept, catalogue, a.log)
 	if err != nil {
 		return nil, errors.Join(err, models.Close())
 	}

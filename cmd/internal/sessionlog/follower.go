@@ -11,8 +11,12 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
+
+// storedBatch is how many events of an agent that is gone are logged at once.
+const storedBatch = 64
 
 // errAnew says that a follower has found the session.
 var errAnew = errors.New("the session is there")
@@ -45,6 +49,8 @@ func (f *follower) run(ctx context.Context) {
 			}
 		}
 		switch {
+		case errors.Is(err, errSuperseded):
+			return
 		case errors.Is(err, errAnew), errors.Is(err, supervisor.ErrSlow):
 		case ctx.Err() != nil:
 			f.log.Error("the end of a session is not logged", zap.Error(errors.Join(ctx.Err(), err)))
@@ -74,6 +80,9 @@ func (f *follower) follow(ctx context.Context) error {
 		}
 		f.seq, f.raw = f.row.seq, nil
 	}
+	if f.reg.Agent == nil {
+		return f.followStored(ctx)
+	}
 	events := f.reg.Subscribe(f.seq)
 	defer events.Close()
 	for {
@@ -97,18 +106,68 @@ func (f *follower) follow(ctx context.Context) error {
 
 // claim takes the session's row, for this follower alone.
 func (f *follower) claim(ctx context.Context) error {
-	id, err := f.r.archive.find(ctx, f.r.o.Home, f.session.header, f.reg)
+	parent := f.parent()
+	id, err := f.r.archive.find(ctx, f.r.o.Home, f.session.header, f.reg, parent)
 	if err != nil {
 		return err
 	}
 	f.r.release(f.claimed)
 	f.claimed = 0
-	if err := f.r.claim(ctx, id); err != nil {
+	if err := f.r.claim(ctx, id, f.reg.Number); err != nil {
 		return err
 	}
 	f.claimed = id
-	f.row, err = f.r.archive.activate(ctx, id, f.reg)
+	f.row, err = f.r.archive.activate(ctx, id, f.reg, parent)
 	return err
+}
+
+// parent is the agent that this one was created for; "" for none.
+func (f *follower) parent() string {
+	if f.reg.Agent != nil {
+		return f.reg.Agent.Info().Labels.Parent
+	}
+	saved, err := f.r.o.Sessions.Summary(f.reg.ID)
+	if err != nil {
+		return "" // it is gone, or cannot be read
+	}
+	return protocol.Value(saved.Settings.ParentAgentID)
+}
+
+// followStored is follow for an agent that was gone before it was seen: its events are on disk.
+func (f *follower) followStored(ctx context.Context) error {
+	if f.session == nil {
+		return io.EOF
+	}
+	read, batch := f.seq, []supervisor.Event(nil)
+	skip := func(to uint64) {
+		if read < to {
+			batch = append(batch, supervisor.GapEvent(read+1, to))
+			read = to
+		}
+	}
+	for e, err := range f.r.o.History.Events(f.reg.ID, f.seq) {
+		if err != nil {
+			f.log.Warn("events of an agent that is gone are not read", zap.Error(err))
+			break
+		}
+		if e.Seq > f.reg.Last || f.r.o.Supervisor.Gone(f.reg.Number) { // they are of another agent
+			break
+		}
+		skip(e.Seq - 1)
+		batch, read = append(batch, e), e.Seq
+		if len(batch) < storedBatch {
+			continue
+		}
+		if err := f.take(ctx, batch); err != nil {
+			return err
+		}
+		batch = nil
+	}
+	skip(f.reg.Last)
+	if err := f.take(ctx, batch); err != nil {
+		return err
+	}
+	return io.EOF
 }
 
 // take logs a batch of events and, where they tell of more, what the session has.
@@ -169,8 +228,11 @@ func (f *follower) read(ctx context.Context, last bool) error {
 func (f *follower) end(ctx context.Context) error {
 	if f.session == nil {
 		found, ok := openSession(f.r.o.Sessions.Path(f.reg.ID))
-		if !ok {
-			return nil // it never said anything
+		if !ok { // there never was one
+			if f.reg.Agent == nil && api.IsTemp(f.reg.ID) {
+				f.log.Warn("a temporary agent was gone before it was logged")
+			}
+			return nil
 		}
 		f.session = found
 		return errAnew
@@ -222,11 +284,11 @@ func mayHaveKey(text []byte) bool {
 }
 
 // typeOf is the type of an agent's session.
-func typeOf(reg supervisor.Registration) string {
+func typeOf(agent, parent string) string {
 	switch {
-	case reg.Agent.Info().Labels.Parent != "":
+	case parent != "":
 		return "subagent"
-	case api.IsTemp(reg.ID):
+	case api.IsTemp(agent):
 		return "temp"
 	default:
 		return "saved"

@@ -2,13 +2,14 @@ package sessionlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
-	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/supervisor"
 )
@@ -25,11 +26,17 @@ type Options struct {
 	Home       string // of the sessions
 	Supervisor *supervisor.Supervisor
 	Sessions   *sessions.Catalogue
+	History    History
 	Log        *zap.Logger
 	// Events says to write events.jsonl, too.
 	Events bool
 	// KeepDays is how many days a log is kept after its last entry once its session is gone; 0 is for good.
 	KeepDays int
+}
+
+// History has the stored events of agents, in order; store.Local is one.
+type History interface {
+	Events(agent string, after uint64) iter.Seq2[supervisor.Event, error]
 }
 
 // Recorder logs the sessions of all agents of a server. Its methods are safe for concurrent use.
@@ -40,12 +47,13 @@ type Recorder struct {
 	mu      sync.Mutex              // guards what follows
 	fault   error                   // why nothing is logged now; nil if all is well
 	writing map[int64]chan struct{} // by session: closed once its follower has ended
+	newest  map[int64]uint64        // by session: the last registration that was claimed
 }
 
 // NewRecorder returns a Recorder that writes to an archive that Create returned. What an earlier
 // server was logging when it was killed is marked as orphaned, or as saved.
 func NewRecorder(a *Archive, o Options) (*Recorder, error) {
-	r := &Recorder{o: o, archive: a, writing: map[int64]chan struct{}{}}
+	r := &Recorder{o: o, archive: a, writing: map[int64]chan struct{}{}, newest: map[int64]uint64{}}
 	if err := a.settle(context.Background(), o.Home, o.Sessions, true); err != nil {
 		return nil, fmt.Errorf("open the session logs: %w", err)
 	}
@@ -57,24 +65,16 @@ func NewRecorder(a *Archive, o Options) (*Recorder, error) {
 func (r *Recorder) Run(ctx context.Context) {
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var followers sync.WaitGroup
-	clean := time.NewTicker(cleanEvery)
-	defer clean.Stop()
-	r.clean(ctx)
+	followers.Go(func() { r.keepClean(ctx) })
 	for after, running := uint64(0), true; running; {
 		registered, changed := r.o.Supervisor.Registrations(after)
 		for _, reg := range registered {
 			after = reg.Number
-			if reg.Agent != nil {
-				f := &follower{r: r, reg: reg, log: r.o.Log.With(zap.String("agent", reg.ID))}
-				followers.Go(func() { f.run(following) })
-			} else if api.IsTemp(reg.ID) { // what a named one did is logged when its session is used again
-				r.o.Log.Warn("a temporary agent was gone before it was logged", zap.String("agent", reg.ID))
-			}
+			f := &follower{r: r, reg: reg, log: r.o.Log.With(zap.String("agent", reg.ID))}
+			followers.Go(func() { f.run(following) })
 		}
 		select {
 		case <-changed:
-		case <-clean.C:
-			r.clean(ctx)
 		case <-ctx.Done():
 			running = false
 		}
@@ -85,6 +85,19 @@ func (r *Recorder) Run(ctx context.Context) {
 	stop()
 	if err := r.archive.settle(context.WithoutCancel(ctx), r.o.Home, r.o.Sessions, true); err != nil {
 		r.failed(err)
+	}
+}
+
+// keepClean removes old logs until ctx ends.
+func (r *Recorder) keepClean(ctx context.Context) {
+	tick := time.NewTicker(cleanEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		r.clean(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
 	}
 }
 
@@ -131,17 +144,25 @@ func (r *Recorder) worked() {
 	}
 }
 
+// errSuperseded says that a later registration has the session, and has logged all of it.
+var errSuperseded = errors.New("a later agent has the session")
+
 // claim waits until nobody else writes to the log of a session. Until release nobody does.
-func (r *Recorder) claim(ctx context.Context, id int64) error {
+func (r *Recorder) claim(ctx context.Context, id int64, registration uint64) error {
 	for {
 		r.mu.Lock()
 		busy, ok := r.writing[id]
-		if !ok {
-			r.writing[id] = make(chan struct{})
-			r.mu.Unlock()
-			return nil
+		superseded := r.newest[id] > registration
+		if !ok && !superseded {
+			r.writing[id], r.newest[id] = make(chan struct{}), registration
 		}
 		r.mu.Unlock()
+		if superseded {
+			return errSuperseded
+		}
+		if !ok {
+			return nil
+		}
 		select {
 		case <-busy: // its agent was removed: it is about to end
 		case <-ctx.Done():

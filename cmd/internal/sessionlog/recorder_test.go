@@ -34,13 +34,22 @@ type server struct {
 	sup        *supervisor.Supervisor
 	archive    *sessionlog.Archive
 	recorder   *sessionlog.Recorder
+	record     func() // starts the recorder
 	stop       func() // ends the server, and joins all
 }
 
 const patience = 30 * time.Second
 
-// start starts a server in a home that may have been used before.
+// start starts a server in a home that may have been used before, and its recorder.
 func start(t *testing.T, home, logs string, plan func(supervisor.Spec, int) supervisortest.Play) *server {
+	t.Helper()
+	s := startServer(t, home, logs, plan)
+	s.record()
+	return s
+}
+
+// startServer starts a server whose recorder begins at a call of record.
+func startServer(t *testing.T, home, logs string, plan func(supervisor.Spec, int) supervisortest.Play) *server {
 	t.Helper()
 	s := &server{T: t, home: home, logs: logs}
 	kept := sessions.Local(home, true, zap.NewNop())
@@ -52,7 +61,7 @@ func start(t *testing.T, home, logs string, plan func(supervisor.Spec, int) supe
 		t.Fatal(err)
 	}
 	s.recorder, err = sessionlog.NewRecorder(s.archive, sessionlog.Options{
-		Home: home, Supervisor: s.sup, Sessions: sessions.New(home, kept), Log: zap.NewNop(), Events: true, KeepDays: 30,
+		Home: home, Supervisor: s.sup, Sessions: sessions.New(home, kept), History: kept, Log: zap.NewNop(), Events: true, KeepDays: 30,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +70,7 @@ func start(t *testing.T, home, logs string, plan func(supervisor.Spec, int) supe
 	logging, stopLogging := context.WithCancel(context.Background())
 	var agents, log sync.WaitGroup
 	agents.Go(func() { _ = s.sup.Run(running) })
-	log.Go(func() { s.recorder.Run(logging) })
+	s.record = sync.OnceFunc(func() { log.Go(func() { s.recorder.Run(logging) }) })
 	s.stop = sync.OnceFunc(func() {
 		stopRunning()
 		agents.Wait()
@@ -284,6 +293,30 @@ func TestWhatIsLogged(t *testing.T) {
 		}
 	}
 	wantContiguous(t, seqs(t, s.logs), 4)
+}
+
+// What an agent did that was gone before the recorder looked is logged from what is on disk.
+func TestGoneBeforeItWasSeen(t *testing.T) {
+	s := startServer(t, t.TempDir(), filepath.Join(t.TempDir(), "logs"), nil)
+	a := s.begin("w", "boss")
+	s.save("w", transcript.Settings{ParentAgentID: new("boss")}, said(protocol.RoleUser, "quick"))
+	s.prompt(a, "t")
+	s.run("silent", "") // which has no session
+	if err := errors.Join(s.sup.Remove(t.Context(), "w"), s.sup.Remove(t.Context(), "silent")); err != nil {
+		t.Fatal(err)
+	}
+	s.record()
+	s.until("it is logged", func() bool {
+		return cmp.Equal(map[string]string{"w": "subagent saved boss"}, marks(t, s.logs))
+	})
+	b := s.run("w", "boss") // the same session goes on
+	s.save("w", said(protocol.RoleUser, "again"))
+	s.prompt(b, "u")
+	s.stop()
+	if diff := cmp.Diff([]string{"user: quick", "user: again"}, entries(t, s.logs, "w")); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+	wantContiguous(t, seqs(t, s.logs), 8)
 }
 
 // A session is marked by what became of it, also after a kill.

@@ -29,7 +29,7 @@ type row struct {
 }
 
 // find returns the number of a session, which it adds if need be.
-func (a *Archive) find(ctx context.Context, home string, h transcript.Header, reg supervisor.Registration) (id int64, err error) {
+func (a *Archive) find(ctx context.Context, home string, h transcript.Header, reg supervisor.Registration, parent string) (id int64, err error) {
 	err = a.inTransaction(ctx, func(tx *sql.Tx) error {
 		get := func() error {
 			return tx.QueryRow("SELECT id FROM sessions WHERE home = ? AND session_id = ?", home, h.SessionID).Scan(&id)
@@ -40,7 +40,7 @@ func (a *Archive) find(ctx context.Context, home string, h transcript.Header, re
 		folder := fmt.Sprintf("%s_%s_%s", h.CreatedAt.UTC().Format("2006-01-02_150405"), reg.ID, inName(h.SessionID))
 		_, err := tx.Exec(`INSERT INTO sessions (home, session_id, agent_id, session_type, session_status, created_at, updated_at, folder, seq)
 			VALUES (?, ?, ?, ?, 'active', ?, ?, ?, ?)`,
-			home, h.SessionID, reg.ID, typeOf(reg), timeOf(h.CreatedAt), timeOf(time.Now()), folder, int64(reg.Since))
+			home, h.SessionID, reg.ID, typeOf(reg.ID, parent), timeOf(h.CreatedAt), timeOf(time.Now()), folder, int64(reg.Since))
 		if err != nil {
 			return err
 		}
@@ -60,8 +60,8 @@ func inName(id string) string {
 }
 
 // activate marks a session as one whose agent is in the server, and returns its row.
-func (a *Archive) activate(ctx context.Context, id int64, reg supervisor.Registration) (*row, error) {
-	r := &row{id: id, agent: reg.ID, kind: typeOf(reg), registration: reg.Number}
+func (a *Archive) activate(ctx context.Context, id int64, reg supervisor.Registration, parent string) (*row, error) {
+	r := &row{id: id, agent: reg.ID, kind: typeOf(reg.ID, parent), registration: reg.Number}
 	err := a.inTransaction(ctx, func(tx *sql.Tx) error {
 		var before uint64
 		err := tx.QueryRow("SELECT folder, registration, seq, session_bytes, markdown_bytes, events_bytes FROM sessions WHERE id = ?", id).
@@ -72,11 +72,7 @@ func (a *Archive) activate(ctx context.Context, id int64, reg supervisor.Registr
 		if before != reg.Number && r.seq > reg.Since { // numbers began anew, or the last events were lost with the server
 			r.seq = reg.Since
 		}
-		var parent any
-		if id := reg.Agent.Info().Labels.Parent; id != "" {
-			parent = id
-		}
-		_, err = tx.Exec("UPDATE sessions SET session_status = 'active', agent_id = ?, session_type = ?, parent_agent_id = ?, registration = ? WHERE id = ?",
+		_, err = tx.Exec("UPDATE sessions SET session_status = 'active', agent_id = ?, session_type = ?, parent_agent_id = nullif(?, ''), registration = ? WHERE id = ?",
 			r.agent, r.kind, parent, int64(reg.Number), id)
 		return err
 	})
