@@ -487,7 +487,7 @@ func TestFallsBehind(t *testing.T) {
 	a := s.begin("w", "")
 	s.save("w", said(protocol.RoleUser, "first"))
 	s.until("it is logged", func() bool { return marks(t, s.logs)["w"] == "saved active" })
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.logs, "logs.db")+"?_txlock=immediate")
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.logs, "logs.db")+"?_txlock=immediate&_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
 	}
