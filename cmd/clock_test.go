@@ -33,6 +33,7 @@ var wallClockUses = map[string]string{
 	"bridge/sessions/import.go Parse":             "recorded",
 	"cmd/internal/cli/print.go Parse":             "shown",
 	"cmd/internal/cli/saved.go UnixMilli":         "shown",
+	"cmd/internal/terminal/lobby.go UnixMilli":    "shown",
 	"bridge/sessions/snapshot.go ModTime":         "what a restored file is given",
 	"cmd/internal/backup/write.go ModTime":        "what a restored file is given",
 	"bridge/sessions/directory.go ModTime":        "shown, and the order of a list",

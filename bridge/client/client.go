@@ -357,6 +357,30 @@ func pathOf(scope api.Scope, agent string) string {
 // maxReady bounds what is read of GET /readyz, in bytes.
 const maxReady = 1 << 20
 
+// Metrics are what the server measures, in Prometheus's text format (SPEC §6.7), at most 8 MiB.
+func (c *Client) Metrics(ctx context.Context) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL()+"/metrics", http.NoBody)
+	if err != nil {
+		return "", fmt.Errorf("call metrics: %w", err)
+	}
+	response, err := c.do(r, "metrics")
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return "", finish(ctx, "metrics", response, nil)
+	}
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxMetrics))
+	if err != nil {
+		return "", fmt.Errorf("call metrics: read the answer: %w", broken(ctx, err))
+	}
+	return string(text), nil
+}
+
+// maxMetrics bounds what is read of the metrics, in bytes.
+const maxMetrics = 8 << 20
+
 // Ready asks the server whether it can work (SPEC §6.4). That it cannot is no
 // error: Status and Reasons say it.
 func (c *Client) Ready(ctx context.Context) (ready api.Readiness, err error) {

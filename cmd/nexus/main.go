@@ -6,6 +6,9 @@ import (
 	"log" //nolint:depguard // that of net/http, which is silenced
 	"os"
 	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
 
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/mcpserve"
@@ -31,6 +34,8 @@ func main() {
 		Stdout:  os.Stdout,
 		Stderr:  os.Stderr,
 	})
+	talk := &conversation{}
+	app.Alone(func(cmd *cobra.Command) error { return talk.run(cmd, app) }, talk.flags)
 	app.Add(serveCommand(app))
 	app.Add(configCommand(app))
 	app.Add(doctorCommand(app))
@@ -42,10 +47,16 @@ func main() {
 	os.Exit(app.Run(context.Background(), flagAsVerb(os.Args[1:])))
 }
 
-// flagAsVerb turns the older spelling, nexus --serve [PORT], into the verb.
+// flagAsVerb turns the older spelling, nexus --serve [PORT], into the verb, and --connect URL into
+// --connect=URL.
 func flagAsVerb(args []string) []string {
 	if len(args) > 0 && args[0] == "--serve" {
 		return append([]string{"serve"}, args[1:]...)
+	}
+	for i, arg := range args {
+		if arg == "--connect" && i+1 < len(args) && strings.HasPrefix(args[i+1], "http") { // its value may be left out
+			return append(append(args[:i:i], arg+"="+args[i+1]), args[i+2:]...)
+		}
 	}
 	return args
 }

@@ -119,6 +119,14 @@ func workingDir() (string, error) {
 	return dir, checkDir(dir)
 }
 
+// Absolute is the absolute path of a directory; "" is the one that we are in.
+func Absolute(dir string) (string, error) {
+	if dir == "" {
+		return workingDir()
+	}
+	return dir, absolute(&dir)
+}
+
 func checkDir(path string) error {
 	if !utf8.ValidString(path) {
 		return Usage("the path of the directory %q is not UTF-8: name another directory by --cwd", path)

@@ -49,6 +49,9 @@ type App struct {
 	*printer
 	*target
 
+	// Started says that Connect has started the server.
+	Started bool
+
 	root    *cobra.Command
 	helpErr error // of --help behind a verb that is none; cobra's help returns no error
 }
@@ -101,6 +104,12 @@ func (a *App) Add(cmd *cobra.Command) {
 		}
 	}
 	a.root.AddCommand(cmd)
+}
+
+// Alone sets what the program does without a verb, which is to show its help, and its flags.
+func (a *App) Alone(run func(cmd *cobra.Command) error, flags func(*pflag.FlagSet)) {
+	a.root.RunE = func(cmd *cobra.Command, _ []string) error { return run(cmd) }
+	flags(a.root.Flags())
 }
 
 // Run runs one command line and returns the exit status. What went wrong is on

@@ -114,6 +114,12 @@ func (one asked) describe() lines {
 	return lines(b.String())
 }
 
+// DescribeRequest is what somebody decides by who answers a request of an agent, in whole lines in
+// which a terminal acts on nothing.
+func DescribeRequest(agent string, r protocol.PermissionRequest) string {
+	return string(asked{agent, r}.describe())
+}
+
 // visibleJSON is JSON, or a part of it, with nothing in it that a terminal would act on
 // or hide: such a character is escaped as JSON does, so the value is the same.
 func visibleJSON(text string) string {

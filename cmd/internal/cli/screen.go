@@ -108,6 +108,10 @@ func harmless(text []byte, oneLine bool) []byte {
 	return out
 }
 
+// Harmless is text in which a terminal acts on nothing, on one line if that is wanted: what it would
+// act on is shown as JSON escapes it. It is for text that others wrote, before styles are added.
+func Harmless(text string, oneLine bool) string { return string(harmless([]byte(text), oneLine)) }
+
 // line is text on one line, in which a terminal acts on nothing.
 func line(text string) string { return string(harmless([]byte(text), true)) }
 

@@ -94,6 +94,32 @@ func (t *target) getenv(name string) (value string) {
 	return value
 }
 
+// SetPort is --port.
+func (t *target) SetPort(text string) error {
+	if err := (portFlag{t}).Set(text); err != nil {
+		return Usage("the port must be a whole number, not %q", text)
+	}
+	return t.CheckPort(1)
+}
+
+// Found is the environment in which other command lines find the server that Connect has found, and
+// its home.
+func (a *App) Found() (environ []string, home string, err error) {
+	if environ, err = a.withHome(); err != nil {
+		return nil, "", err
+	}
+	if home, err = a.Home(); err != nil {
+		return nil, "", err
+	}
+	if a.portFrom != "" { // else the home says where it listens
+		environ = append(environ[:len(environ):len(environ)], fmt.Sprintf("%s=%d", fromEnv, a.Port))
+	}
+	if a.apiKey != "" {
+		environ = append(environ[:len(environ):len(environ)], "NEXUS3_API_KEY="+a.apiKey)
+	}
+	return environ, home, nil
+}
+
 // withHome is the environment with --home in it.
 func (t *target) withHome() ([]string, error) {
 	if t.home == "" {
@@ -262,7 +288,7 @@ func (a *App) start(ctx context.Context, cfg *config.Config, last homelock.Serve
 		a.note("the last server of %s (process %d) did not end by itself", home, last.PID)
 	}
 	started, failed := startServer(cfg, a.Port, a.Environ)
-	if failed == nil {
+	if a.Started = failed == nil; a.Started {
 		a.note("started a server (process %d, port %d, log %s)", started.pid, a.Port, started.log)
 	}
 	// Somebody else may start one at the same time: one of us gets the home, and both

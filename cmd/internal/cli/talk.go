@@ -63,7 +63,7 @@ func (v *send) run(ctx context.Context, a *App, c *client.Client, args []string)
 	if v.p.Content, err = readMessage(a.Stdin, args[1]); err != nil {
 		return err
 	}
-	if v.p.Attachments, err = attachments(v.attach); err != nil {
+	if v.p.Attachments, err = Attachments(v.attach); err != nil {
 		return err
 	}
 	if v.p.RequestID == nil {
@@ -93,8 +93,8 @@ func (v *send) run(ctx context.Context, a *App, c *client.Client, args []string)
 	return errors.Join(broken, notAnswered(a, agent, result))
 }
 
-// attachments are files of ours with what is in them; nil for none.
-func attachments(paths []string) (*[]protocol.Attachment, error) {
+// Attachments are files of ours with what is in them; nil for none.
+func Attachments(paths []string) (*[]protocol.Attachment, error) {
 	var list []protocol.Attachment
 	total := 0
 	for _, path := range paths {

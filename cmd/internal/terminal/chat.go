@@ -1,0 +1,276 @@
+package terminal
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/ratelimit"
+)
+
+// What a chat tells the one that shows it.
+type (
+	// happened is the next event of an agent.
+	happened struct {
+		agent string
+		event protocol.Event
+	}
+	// parted says that an agent's events come no more.
+	parted struct {
+		agent string
+		err   error
+	}
+	// sent says what came of a message that was sent.
+	sent struct {
+		agent, id string
+		err       error
+	}
+	// wants says that a call waits for an approval, and settled that it does so no more.
+	wants struct {
+		agent   string
+		request protocol.PermissionRequest
+	}
+	settled struct{ id string }
+)
+
+// telling takes what happens, from any goroutine.
+type telling func(msg any)
+
+// chat is the talk with agents of one server. Its goroutines end with close.
+type chat struct {
+	c    *client.Client
+	tell telling
+
+	ctx     context.Context
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu    sync.Mutex // guards the rest
+	links map[string]*link
+	after map[string]string // the id of the last event that was told, by agent
+}
+
+func newChat(ctx context.Context, c *client.Client, tell telling) *chat {
+	ctx, stop := context.WithCancel(ctx)
+	return &chat{c: c, tell: tell, ctx: ctx, stop: stop, links: map[string]*link{}, after: map[string]string{}}
+}
+
+// close ends all of it.
+func (c *chat) close() {
+	c.stop()
+	c.running.Wait()
+}
+
+// openPatience bounds the wait for a stream of events.
+const openPatience = 10 * time.Second
+
+// link is the stream of one agent's events.
+type link struct {
+	leave   context.CancelFunc
+	opened  chan struct{} // closed when the stream is there, or cannot be had
+	shown   chan struct{} // closed when the agent is shown: its events wait for that
+	isShown sync.Once
+}
+
+// attach opens the stream of an agent's events, from now on or from where they were told last, and
+// returns when it is there. They are told once show was called.
+func (c *chat) attach(agent string) {
+	c.mu.Lock()
+	l := c.links[agent]
+	if l == nil {
+		ctx, leave := context.WithCancel(c.ctx)
+		l = &link{leave: leave, opened: make(chan struct{}), shown: make(chan struct{})}
+		c.links[agent] = l
+		after := c.after[agent]
+		c.running.Go(func() { c.follow(ctx, l, agent, after) })
+	}
+	c.mu.Unlock()
+	patience := time.NewTimer(openPatience)
+	defer patience.Stop()
+	select {
+	case <-l.opened:
+	case <-patience.C:
+	case <-c.ctx.Done():
+	}
+}
+
+// show has the events of an agent told.
+func (c *chat) show(agent string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.links[agent]; l != nil {
+		l.isShown.Do(func() { close(l.shown) })
+	}
+}
+
+// follow tells the events of an agent until ctx ends.
+func (c *chat) follow(ctx context.Context, l *link, agent, after string) {
+	opened := sync.OnceFunc(func() { close(l.opened) })
+	defer opened()
+	gone := false
+	for event, err := range c.c.FollowAll(ctx, after, client.Filter{Agents: []string{agent}, ToolOutput: true}) {
+		if event.Type == "open" {
+			opened()
+			continue
+		}
+		select {
+		case <-l.shown:
+		case <-ctx.Done():
+			return
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			c.tell(parted{agent, err})
+			return
+		}
+		if event.ID != "" {
+			c.mu.Lock()
+			c.after[agent] = event.ID
+			c.mu.Unlock()
+		}
+		decoded, err := event.Decode()
+		if err != nil {
+			continue // one that is wrong in itself tells us nothing
+		}
+		if _, gone = decoded.(protocol.AgentRemoved); gone {
+			break
+		}
+		c.tell(happened{agent, decoded})
+	}
+	if ctx.Err() == nil {
+		c.tell(parted{agent: agent})
+	}
+}
+
+// detach ends that; what happens meanwhile is told when the agent is attached to again.
+func (c *chat) detach(agent string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.links[agent]; l != nil {
+		l.leave()
+		delete(c.links, agent)
+	}
+}
+
+// forget is detach for an agent that is gone.
+func (c *chat) forget(agent string) {
+	c.detach(agent)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.after, agent)
+}
+
+// send sends a message; sent tells what came of it.
+func (c *chat) send(agent, id, text, whenBusy string, attached *[]protocol.Attachment) {
+	p := api.SendParams{Content: text, RequestID: &id, WhenBusy: &whenBusy, Attachments: attached}
+	c.running.Go(func() {
+		_, err := client.Do(c.ctx, c.c, agent, api.Send, p)
+		if c.ctx.Err() == nil {
+			c.tell(sent{agent, id, err})
+		}
+	})
+}
+
+// later tells something after a while.
+func (c *chat) later(after time.Duration, msg any) {
+	c.running.Go(func() {
+		if ratelimit.Sleep(c.ctx, after) == nil {
+			c.tell(msg)
+		}
+	})
+}
+
+// cancel cancels a turn.
+func (c *chat) cancel(agent, id string) error {
+	_, err := client.Do(c.ctx, c.c, agent, api.Cancel, api.CancelParams{RequestID: id})
+	return err
+}
+
+// approvals has the calls told that wait for an approval, of all agents: whose they are is for
+// whoever shows them to say. A key that may not see all agents sees those of the one.
+func (c *chat) approvals() {
+	c.running.Go(func() {
+		only := client.Filter{Types: []string{"permission_request", "permission_end"}}
+		for event, err := range c.c.FollowAll(c.ctx, "", only) {
+			if err != nil {
+				return
+			}
+			if event.Type == "open" {
+				c.waiting()
+				continue
+			}
+			decoded, err := event.Decode()
+			if err != nil {
+				continue
+			}
+			switch e := decoded.(type) {
+			case protocol.PermissionRequest:
+				c.tell(wants{event.Agent(), e})
+			case protocol.PermissionEnd:
+				c.tell(settled{e.RequestID})
+			}
+		}
+	})
+}
+
+// waiting tells what waits already.
+func (c *chat) waiting() {
+	all, err := client.Do(c.ctx, c.c, "", api.ListAgents, api.None{})
+	if err != nil {
+		return
+	}
+	for _, one := range all.Agents {
+		for _, request := range one.Pending {
+			c.tell(wants{one.AgentID, request})
+		}
+	}
+}
+
+// answer decides on a call.
+func (c *chat) answer(agent, id string, decision protocol.Decision, reason string) error {
+	p := api.RespondPermissionParams{RequestID: id, Decision: decision}
+	if reason != "" {
+		p.Reason = &reason
+	}
+	_, err := client.Do(c.ctx, c.c, agent, api.RespondPermission, p)
+	return err
+}
+
+// isBelow reports whether an agent was created by another one, or by one of its agents.
+func (c *chat) isBelow(agent, above string) bool {
+	if agent == above {
+		return true
+	}
+	all, err := client.Do(c.ctx, c.c, "", api.ListAgents, api.None{})
+	if err != nil {
+		return false
+	}
+	parents := map[string]string{}
+	for _, one := range all.Agents {
+		parents[one.AgentID] = protocol.Value(one.ParentAgentID)
+	}
+	for range len(parents) {
+		if agent = parents[agent]; agent == above {
+			return true
+		}
+	}
+	return false
+}
+
+// history is the end of an agent's conversation: at most that many messages of people and the
+// agent.
+func (c *chat) history(agent string, most uint64) ([]api.Message, error) {
+	first, err := client.Do(c.ctx, c.c, agent, api.GetMessages, api.GetMessagesParams{Limit: new(uint64(1))})
+	if err != nil || first.Total == 0 {
+		return nil, err
+	}
+	page, err := client.Do(c.ctx, c.c, agent, api.GetMessages, api.GetMessagesParams{
+		Offset: new(first.Total - min(first.Total, most)), Limit: &most,
+	})
+	return page.Messages, err
+}

@@ -1,0 +1,210 @@
+package terminal
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
+	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/protocol"
+)
+
+const (
+	// maxTemplate bounds the system prompt of a fresh agent, in bytes.
+	maxTemplate = 100 << 10
+	// shownSaved is how many saved sessions can be chosen from.
+	shownSaved = 20
+)
+
+// start goes where the options say: to an agent, to a session, or to the lobby. It is work.
+func (t *talk) start() any {
+	switch o := t.o; {
+	case o.Agent != "":
+		return t.begin(o.Agent, false)()
+	case o.Resume:
+		return t.load(api.LoadSessionParams{Last: new(true)})()
+	case o.Session != "":
+		return t.load(api.LoadSessionParams{SessionName: &o.Session})()
+	case o.Fresh:
+		return t.fresh()
+	}
+	return t.enterLobby()
+}
+
+// fail is an error that leaves nothing to talk to.
+func (t *talk) fail(err error) any {
+	t.failed.Store(true)
+	return ended{t.look().problem(cli.Harmless(err.Error(), false))}
+}
+
+// fresh makes a temporary agent. It is work.
+func (t *talk) fresh() any {
+	made, err := t.create(api.CreateAgentParams{Temporary: new(true), Approvals: new("ask")})
+	if err != nil {
+		return t.fail(err)
+	}
+	return t.begin(made, true)()
+}
+
+// create creates an agent as the options say.
+func (t *talk) create(p api.CreateAgentParams) (agent string, err error) {
+	o := t.o
+	p.DefaultCwd = &o.Cwd
+	if o.Model != "" {
+		p.Model = &o.Model
+	}
+	if o.Preset != "" {
+		p.Preset = &o.Preset
+	}
+	if o.Template != "" {
+		info, err := os.Stat(o.Template)
+		if err != nil {
+			return "", err
+		}
+		if !info.Mode().IsRegular() || info.Size() > maxTemplate {
+			return "", fmt.Errorf("%s is no file of at most %d bytes", o.Template, maxTemplate)
+		}
+		text, err := os.ReadFile(o.Template)
+		if err != nil {
+			return "", err
+		}
+		p.SystemPrompt = new(string(text))
+	}
+	made, err := client.Do(t.ctx, t.c, "", api.CreateAgent, p)
+	return made.AgentID, err
+}
+
+// load goes to the agent of a session, as the options narrow it.
+func (t *talk) load(p api.LoadSessionParams) work {
+	p = narrowed(t, p)
+	return func() any {
+		loaded, err := client.Do(t.ctx, t.c, "", api.LoadSession, p)
+		if err != nil {
+			return t.fail(err)
+		}
+		return t.begin(loaded.AgentID, false)()
+	}
+}
+
+// narrowed are the parameters with what the options say.
+func narrowed(t *talk, p api.LoadSessionParams) api.LoadSessionParams {
+	if t.o.Preset != "" {
+		p.Preset = &t.o.Preset
+	}
+	if t.o.Model != "" {
+		p.Model = &t.o.Model
+	}
+	return p
+}
+
+// enterLobby asks which session is gone on with. Where there is none, there is nothing to ask. It is
+// work.
+func (t *talk) enterLobby() any {
+	saved, err := client.Do(t.ctx, t.c, "", api.ListSessions, api.ListSessionsParams{Limit: new(uint64(api.MaxSessions)), IncludeTemp: new(true)})
+	if err != nil {
+		return t.fail(err)
+	}
+	var last *api.SavedSession
+	var list []api.SavedSession
+	for _, s := range saved.Sessions {
+		if s.MessageCount == 0 {
+			continue
+		}
+		if s.Name == protocol.Value(saved.LastSession) {
+			last = &s
+		}
+		if !s.IsTemp {
+			list = append(list, s)
+		}
+	}
+	if last == nil && len(list) == 0 {
+		return t.fresh()
+	}
+	return lobbyOf(t, last, list[:min(len(list), shownSaved)], time.Now())
+}
+
+// lobbyOf is the lobby's question.
+func lobbyOf(t *talk, last *api.SavedSession, list []api.SavedSession, now time.Time) asks {
+	var b strings.Builder
+	keys := "2q"
+	fmt.Fprintf(&b, "%s\n\n", t.look().style(bold, "nexus"))
+	if last != nil {
+		keys = "1" + keys
+		fmt.Fprintf(&b, "  1) Resume: %s\n", described(*last, now))
+	}
+	b.WriteString("  2) Fresh session\n")
+	if len(list) > 0 {
+		keys += "3"
+		b.WriteString("  3) Choose from saved …\n")
+	}
+	b.WriteString("\n[" + strings.Join(strings.Split(strings.ReplaceAll(sorted(keys), "q", ""), ""), "/") + ", q to leave]:")
+	return asks{text: b.String(), keys: keys, answer: func(choice string) work {
+		switch {
+		case choice == "1" && last != nil:
+			return t.load(api.LoadSessionParams{SessionName: &last.Name})
+		case choice == "2":
+			return t.fresh
+		case choice == "3" && len(list) > 0:
+			return func() any { return chooseOf(t, list, now) }
+		case choice == "q":
+			return func() any { return ended(nil) }
+		}
+		return func() any { return lobbyOf(t, last, list, now) }
+	}}
+}
+
+func sorted(keys string) string {
+	out := ""
+	for _, k := range "123q" {
+		if strings.ContainsRune(keys, k) {
+			out += string(k)
+		}
+	}
+	return out
+}
+
+// chooseOf asks for one of the saved sessions.
+func chooseOf(t *talk, list []api.SavedSession, now time.Time) asks {
+	var b strings.Builder
+	for i, s := range list {
+		fmt.Fprintf(&b, "  %2d) %s\n", i+1, described(s, now))
+	}
+	b.WriteString("\nnumber or name, q to leave:")
+	return asks{text: b.String(), answer: func(choice string) work {
+		if n, err := strconv.Atoi(choice); err == nil && n >= 1 && n <= len(list) {
+			choice = list[n-1].Name
+		}
+		for _, s := range list {
+			if s.Name == choice {
+				return t.load(api.LoadSessionParams{SessionName: &s.Name})
+			}
+		}
+		if choice == "q" {
+			return func() any { return ended(nil) }
+		}
+		return func() any { return chooseOf(t, list, now) }
+	}}
+}
+
+// described is a session in a few words.
+func described(s api.SavedSession, now time.Time) string {
+	return fmt.Sprintf("%s (%s, %s)", cli.Harmless(s.Name, true), ago(now.Sub(time.UnixMilli(int64(s.UpdatedAt*1000)))), cli.Counted(s.MessageCount, "message"))
+}
+
+// ago is how long something is ago.
+func ago(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return "just now"
+	case d < time.Hour:
+		return fmt.Sprintf("%dm ago", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh ago", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd ago", int(d.Hours()/24))
+	}
+}

@@ -1,0 +1,373 @@
+package terminal
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"charm.land/bubbles/v2/textarea"
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"nexus.internal/cmd/internal/cli"
+)
+
+// model is the terminal as it is drawn: the lines that change stand below all that is finished.
+type model struct {
+	t       *talk
+	input   textarea.Model
+	history *history
+	width   int
+	height  int
+	leaving bool // Ctrl-C was typed, and nothing else since
+
+	lines    []string // to be printed: one after the other, as commands run side by side
+	printing bool
+
+	search  *search
+	choices []string // what Tab found
+}
+
+// search is a search in the history.
+type search struct {
+	text string
+	at   int
+}
+
+// tick has running calls drawn with their time.
+type tick struct{}
+
+const (
+	tickEvery  = time.Second
+	inputLines = 10
+)
+
+func newModel(t *talk, h *history) *model {
+	m := &model{t: t, history: h, input: textarea.New()}
+	m.input.Prompt, m.input.ShowLineNumbers, m.input.Placeholder = "", false, ""
+	m.input.DynamicHeight, m.input.MaxHeight, m.input.MinHeight, m.input.CharLimit = true, inputLines, 1, 0
+	m.input.MaxContentHeight = 10_000
+	m.input.SetHeight(1)
+	m.input.SetVirtualCursor(false)
+	m.input.KeyMap.InsertNewline.SetKeys("alt+enter", "shift+enter", "ctrl+j")
+	m.input.Focus()
+	return m
+}
+
+// Init implements [tea.Model].
+func (m *model) Init() tea.Cmd { return tea.Batch(m.do(m.t.start), m.ticking()) }
+
+func (m *model) ticking() tea.Cmd {
+	return tea.Tick(tickEvery, func(time.Time) tea.Msg { return tick{} })
+}
+
+// printed says that lines were printed.
+type printed struct{}
+
+// print prints the lines that wait; at the end of the talk it ends the program after them.
+func (m *model) print() tea.Cmd {
+	switch {
+	case m.printing:
+		return nil
+	case len(m.lines) > 0:
+		text := strings.Join(m.lines, "\n")
+		m.lines, m.printing = nil, true
+		return tea.Sequence(tea.Println(text), func() tea.Msg { return printed{} })
+	case m.t.over:
+		return tea.Quit
+	}
+	return nil
+}
+
+// do has work done.
+func (m *model) do(w work) tea.Cmd {
+	if w == nil {
+		return nil
+	}
+	return func() tea.Msg { return w() }
+}
+
+// show prints finished lines, and has work done.
+func (m *model) show(lines []string, more work) tea.Cmd {
+	m.lines = append(m.lines, lines...)
+	return tea.Batch(m.print(), m.do(more))
+}
+
+// Update implements [tea.Model].
+func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+		m.t.resize(msg.Width)
+		m.resize()
+		return m, nil
+	case tea.KeyPressMsg:
+		return m, m.key(msg)
+	case tea.PasteMsg:
+		m.input, _ = m.input.Update(msg)
+		return m, nil
+	case printed:
+		m.printing = false
+		return m, m.print()
+	case tick:
+		return m, m.ticking()
+	case cleared:
+		return m, tea.ClearScreen
+	case completions:
+		m.complete(msg)
+		return m, nil
+	case happened, parted, sent, unsent, wants, ours, settled, said, overheard, arrived, stays, renamed, asks, lobby, ended, resend, whispers:
+		lines, more := m.t.handle(msg)
+		return m, m.show(lines, more)
+	}
+	var cmd tea.Cmd
+	m.input, cmd = m.input.Update(msg)
+	return m, cmd
+}
+
+// resize gives the input the room beside its prompt.
+func (m *model) resize() { m.input.SetWidth(max(10, m.width-ansi.StringWidth(m.prompt()))) }
+
+// key takes a key.
+func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
+	name := k.String()
+	if name != "ctrl+c" {
+		m.leaving = false
+	}
+	if m.search != nil && m.searching(k) {
+		return nil
+	}
+	m.choices = nil
+	if empty := m.input.Length() == 0; empty && m.t.question == nil && len(m.t.requests) > 0 {
+		if more, ok := m.t.approve(name); ok {
+			return m.do(more)
+		}
+	}
+	if q := m.t.question; q != nil && q.keys != "" && len(name) == 1 {
+		if strings.Contains(q.keys, name) {
+			return m.show(m.t.submit(name, false))
+		}
+		return nil
+	}
+	switch name {
+	case "enter":
+		return m.enter(false)
+	case "ctrl+s":
+		return m.enter(true)
+	case "esc":
+		return m.escape()
+	case "ctrl+c":
+		return m.interrupt()
+	case "ctrl+d":
+		if m.input.Length() == 0 {
+			return tea.Quit
+		}
+	case "ctrl+z":
+		return tea.Suspend
+	case "ctrl+l":
+		return tea.ClearScreen
+	case "ctrl+r":
+		m.search = &search{at: len(m.history.lines)}
+		return nil
+	case "tab":
+		return m.completing()
+	case "up", "down":
+		if m.recall(name) {
+			return nil
+		}
+	}
+	var cmd tea.Cmd
+	m.input, cmd = m.input.Update(k)
+	return cmd
+}
+
+// enter submits what was typed; a line that ends with a backslash goes on.
+func (m *model) enter(steer bool) tea.Cmd {
+	text := m.input.Value()
+	if head, ok := strings.CutSuffix(text, `\`); ok && m.t.question == nil {
+		m.input.SetValue(head + "\n")
+		return nil
+	}
+	if m.t.question == nil {
+		m.history.add(text)
+	}
+	m.input.Reset()
+	return m.show(m.t.submit(text, steer))
+}
+
+// escape leaves a question, or cancels the running turn, or empties the input.
+func (m *model) escape() tea.Cmd {
+	if q := m.t.question; q != nil && q.keys == "" {
+		m.t.question = nil
+		m.input.Reset()
+		return nil
+	}
+	if more, ok := m.t.interrupt(); ok {
+		return m.do(more)
+	}
+	m.input.Reset()
+	return nil
+}
+
+// interrupt is escape for Ctrl-C, the second of which leaves.
+func (m *model) interrupt() tea.Cmd {
+	if m.leaving {
+		return tea.Quit
+	}
+	if m.input.Length() > 0 {
+		m.input.Reset()
+		return nil
+	}
+	m.leaving = true
+	more, _ := m.t.interrupt()
+	return m.do(more)
+}
+
+// recall shows another line of the history, from the first or last line of the input.
+func (m *model) recall(key string) bool {
+	by := -1
+	if key == "down" {
+		by = 1
+	}
+	if by < 0 && m.input.Line() > 0 || by > 0 && m.input.Line() < m.input.LineCount()-1 || m.t.question != nil {
+		return false
+	}
+	if line, ok := m.history.step(by, m.input.Value()); ok {
+		m.input.SetValue(line)
+	}
+	return true
+}
+
+// searching takes a key of a search; false if the key ends it and counts besides.
+func (m *model) searching(k tea.KeyPressMsg) bool {
+	s := m.search
+	switch name := k.String(); {
+	case name == "ctrl+r":
+		if at, ok := m.history.find(s.text, s.at); ok {
+			s.at = at
+			m.input.SetValue(m.history.lines[at])
+		}
+		return true
+	case name == "backspace":
+		s.text = s.text[:max(0, len(s.text)-1)]
+	case name == "esc", name == "ctrl+g", name == "ctrl+c":
+		m.search = nil
+		m.input.Reset()
+		return true
+	case k.Text != "":
+		s.text += k.Text
+	default:
+		m.search = nil
+		return false
+	}
+	if at, ok := m.history.find(s.text, len(m.history.lines)); ok {
+		s.at = at
+		m.input.SetValue(m.history.lines[at])
+	}
+	return true
+}
+
+// prompt is what stands before the input.
+func (m *model) prompt() string {
+	switch {
+	case m.search != nil:
+		return "search \"" + m.search.text + "\": "
+	case m.t.aside != nil:
+		return m.t.agent + "> "
+	}
+	return "> "
+}
+
+// View implements [tea.Model].
+func (m *model) View() tea.View {
+	if m.width == 0 || m.t.over && len(m.lines) == 0 {
+		return tea.NewView("")
+	}
+	below := m.below()
+	input := strings.Split(m.input.View(), "\n")
+	most := max(1, m.height-len(below)-len(input)-2)
+	above := m.t.shown.pending(most)
+	for _, q := range m.t.queued {
+		above = append(above, m.t.look().style(dim, ansi.Truncate("  queued: "+cli.Harmless(q.text, true), m.width, "…")))
+	}
+	above = append(above, m.asked()...)
+	above = above[max(0, len(above)-max(1, m.height-len(input)-2)):]
+	prompt := m.prompt()
+	for i := range input {
+		if i == 0 {
+			input[i] = m.t.look().style(bold, prompt) + input[i]
+		} else {
+			input[i] = strings.Repeat(" ", ansi.StringWidth(prompt)) + input[i]
+		}
+	}
+	lines := append(append(above, input...), below...)
+	v := tea.NewView(strings.Join(lines, "\n"))
+	if cursor := m.input.Cursor(); cursor != nil {
+		cursor.X += ansi.StringWidth(prompt)
+		cursor.Y += len(above)
+		v.Cursor = cursor
+	}
+	return v
+}
+
+// asked is what the person is asked.
+func (m *model) asked() []string {
+	if q := m.t.question; q != nil {
+		return strings.Split(q.text, "\n")
+	}
+	return m.t.requestLines()
+}
+
+// below are the lines under the input: what Tab found, and the status.
+func (m *model) below() []string {
+	var lines []string
+	if len(m.choices) > 0 {
+		lines = append(lines, m.t.look().style(dim, ansi.Truncate(cli.Harmless(strings.Join(m.choices, "  "), true), m.width, "…")))
+	}
+	status := m.t.status()
+	if m.leaving {
+		status = "Ctrl-C once more leaves"
+	}
+	return append(lines, m.t.look().style(dim, ansi.Truncate(status, m.width, "…")))
+}
+
+// status is the line of the agent that is talked to.
+func (t *talk) status() string {
+	if t.agent == "" {
+		return "no agent"
+	}
+	parts := []string{t.agent}
+	if u := t.update; u.Model != "" {
+		parts = append(parts, cli.Harmless(u.Model, true), cli.Harmless(u.Preset, true))
+		if u.BudgetTokens > 0 {
+			parts = append(parts, fmt.Sprintf("%s of %s tokens", thousands(u.TotalTokens), thousands(u.BudgetTokens)))
+		}
+	}
+	if t.cost > 0 {
+		parts = append(parts, fmt.Sprintf("$%.4f", t.cost))
+	}
+	if n := len(t.queued); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d queued", n))
+	}
+	state := t.shown.phase
+	if state == "" && t.state != "" && t.state != string(readyState) {
+		state = t.state
+	}
+	if state != "" {
+		parts = append(parts, state)
+	}
+	if t.incarnation > 1 {
+		parts = append(parts, fmt.Sprintf("process %d", t.incarnation))
+	}
+	return strings.Join(parts, " · ")
+}
+
+const readyState = "ready"
+
+// thousands is a number of tokens in few characters.
+func thousands(n uint64) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%.1fk", float64(n)/1000)
+}

@@ -1,0 +1,322 @@
+package terminal
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
+	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/protocol/ratelimit"
+)
+
+// endPatience bounds what is done after the talk, at a server that may hang.
+const endPatience = 10 * time.Second
+
+// Options say who talks to whom, and where.
+type Options struct {
+	// Agent is talked to, or Resume, Fresh or Session say who is; without any the lobby asks.
+	Agent, Session string
+	Resume, Fresh  bool
+	// Template is a file with the system prompt of a fresh agent, Model and Preset are its, or
+	// narrow those of a session.
+	Template, Model, Preset string
+	// Cwd is the directory of agents that are created, absolute.
+	Cwd string
+	// Plain has lines read and written, and nothing drawn. Typed says that a person types them: else
+	// each waits for the end of what the one before has begun.
+	Plain, Typed bool
+	// Started says that the server was started for us: it is ended with the talk, unless others
+	// use it.
+	Started bool
+
+	Version string
+	Home    string
+	Environ []string // KEY=VALUE, by which the commands find the server
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
+}
+
+// Run talks until the person leaves. The error says why there was nothing to talk to; what is wrong
+// with single messages was shown.
+func Run(ctx context.Context, c *client.Client, o Options) error {
+	run := drawn
+	if o.Plain {
+		run = plainly
+	}
+	t, err := run(ctx, c, o)
+	t.chat.close()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+	defer cancel()
+	t.ctx = ctx
+	for _, line := range t.finish() {
+		fmt.Fprintln(o.Stderr, line)
+	}
+	if err == nil && t.failed.Load() {
+		err = errors.New("")
+	}
+	return err
+}
+
+// drawn is the talk at a terminal.
+func drawn(ctx context.Context, c *client.Client, o Options) (*talk, error) {
+	var program *tea.Program
+	t := newTalk(ctx, c, o, func(msg any) { program.Send(msg) })
+	m := newModel(t, openHistory(o.Home))
+	program = tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(o.Stdin), tea.WithOutput(o.Stdout), tea.WithEnvironment(o.Environ))
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	done := make(chan struct{})
+	defer close(done)
+	go func() { // ends with the talk
+		select {
+		case <-hangup:
+			program.Quit()
+		case <-done:
+		}
+	}()
+	t.chat.approvals()
+	_, err := program.Run()
+	if errors.Is(err, tea.ErrInterrupted) {
+		err = nil
+	}
+	return t, err
+}
+
+// plainly is the talk by lines.
+func plainly(ctx context.Context, c *client.Client, o Options) (*talk, error) {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	msgs := make(chan any)
+	t := newTalk(ctx, c, o, func(msg any) {
+		select {
+		case msgs <- msg:
+		case <-ctx.Done():
+		}
+	})
+	l := &lineMode{t: t, out: o.Stdout, scripted: !o.Typed, msgs: msgs, done: make(chan struct{}), interrupts: make(chan os.Signal, 1), lines: make(chan string)}
+	signal.Notify(l.interrupts, os.Interrupt)
+	defer signal.Stop(l.interrupts)
+	go l.read(o.Stdin) // ends with stdin, or with the process
+	t.chat.approvals()
+	l.loop(ctx)
+	close(l.done)
+	stop()
+	return t, nil
+}
+
+// lineMode reads and writes lines.
+type lineMode struct {
+	t          *talk
+	out        io.Writer
+	msgs       chan any
+	lines      chan string
+	interrupts chan os.Signal
+	done       chan struct{} // closed when nobody reads lines any more
+	scripted   bool          // no person types
+	working    int           // how much work is under way
+	ending     bool          // stdin has ended
+}
+
+func (l *lineMode) read(in io.Reader) {
+	defer close(l.lines)
+	for r := bufio.NewReader(in); ; {
+		line, err := r.ReadString('\n')
+		if line != "" {
+			select {
+			case l.lines <- strings.TrimRight(line, "\r\n"):
+			case <-l.done:
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// loop shows what happens until the person leaves, or stdin ends and nothing runs.
+func (l *lineMode) loop(ctx context.Context) {
+	l.do(l.t.start)
+	source := l.lines
+	for !l.t.over {
+		busy := l.t.shown.turn != "" || len(l.t.queued) > 0 || l.working > 0
+		if l.ending && !busy {
+			return
+		}
+		lines := source
+		if l.scripted && busy && len(l.t.requests) == 0 || l.t.agent == "" && l.working > 0 {
+			lines = nil // a script's come one after the other, and a person's when there is somebody to talk to
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case msg := <-l.msgs:
+			if c, ok := msg.(came); ok {
+				l.working--
+				msg = c.msg
+			}
+			l.show(l.t.handle(msg))
+		case line, ok := <-lines:
+			if !ok {
+				l.ending, source = true, nil
+				continue
+			}
+			if len(l.t.requests) > 0 && l.t.question == nil {
+				if more, ok := l.t.approve(strings.TrimSpace(line)); ok {
+					l.do(more)
+					l.ask()
+					continue
+				}
+			}
+			l.show(l.t.submit(line, false))
+		case <-l.interrupts:
+			more, ok := l.t.interrupt()
+			if !ok {
+				return
+			}
+			l.do(more)
+		}
+	}
+}
+
+// ask shows the question that the last answer has led to.
+func (l *lineMode) ask() {
+	if q := l.t.question; q != nil {
+		fmt.Fprintln(l.out, q.text)
+	} else if lines := l.t.requestLines(); lines != nil {
+		fmt.Fprintln(l.out, strings.Join(lines, "\n"))
+	}
+}
+
+func (l *lineMode) show(lines []string, more work) {
+	if len(lines) > 0 {
+		fmt.Fprintln(l.out, strings.Join(lines, "\n"))
+	}
+	l.do(more)
+}
+
+// came is what came of work.
+type came struct{ msg any }
+
+// do has work done; what comes of it is handled in its turn.
+func (l *lineMode) do(w work) {
+	if w == nil {
+		return
+	}
+	l.working++
+	l.t.chat.running.Go(func() { l.t.chat.tell(came{w()}) })
+}
+
+// finish removes the temporary agents that were created here and do nothing, and ends the server
+// that was started for us, unless others use it. It says what stays.
+func (t *talk) finish() []string {
+	all, err := client.Do(t.ctx, t.c, "", api.ListAgents, api.None{})
+	if err != nil {
+		return nil // it has ended
+	}
+	why := ""
+	for _, a := range all.Agents {
+		idle := a.RequestID == nil && a.Queued == 0 && a.ChildCount == 0
+		created, met := t.met[a.AgentID]
+		switch {
+		case created && a.IsTemp && idle:
+			_, _ = client.Do(t.ctx, t.c, "", api.DestroyAgent, api.AgentIDParams{AgentID: a.AgentID}) // or it is gone
+		case !idle:
+			why = a.AgentID + " is at work"
+		case !met:
+			why = "it runs " + a.AgentID
+		}
+	}
+	if !t.o.Started {
+		return nil
+	}
+	if why == "" && t.othersTalk() {
+		why = "others talk to it"
+	}
+	if why != "" {
+		return []string{"nexus: the server goes on, as " + why + "; nexus shutdown ends it"}
+	}
+	if lines, status := t.run("shutdown"); status != cli.ExitDone {
+		return lines
+	}
+	return nil
+}
+
+// othersTalk reports whether requests of others run at the server; ours may be seen for a moment
+// after their end.
+func (t *talk) othersTalk() bool {
+	for range 20 {
+		text, err := t.c.Metrics(t.ctx)
+		if err != nil {
+			return false
+		}
+		running := 0.0
+		for line := range strings.SplitSeq(text, "\n") {
+			labels, value, ok := strings.Cut(line, "} ")
+			if n, err := strconv.ParseFloat(value, 64); err == nil && ok && strings.HasPrefix(labels, "nexus_http_requests_running{") {
+				running += n
+			}
+		}
+		if running <= 1 { // that for the metrics
+			return false
+		}
+		if ratelimit.Sleep(t.ctx, 50*time.Millisecond) != nil {
+			return true
+		}
+	}
+	return true
+}
+
+// Once sends one message, read from stdin, and prints the answer alone. The error says why there was
+// nobody to send it to; it is empty where the error of the send was printed.
+func Once(ctx context.Context, c *client.Client, o Options) error {
+	o.Plain = true
+	t := newTalk(ctx, c, o, func(any) {})
+	defer t.chat.close()
+	err := t.once()
+	for _, line := range t.finish() {
+		fmt.Fprintln(o.Stderr, line)
+	}
+	return err
+}
+
+func (t *talk) once() error {
+	agent, err := t.o.Agent, error(nil)
+	switch o := t.o; {
+	case o.Resume, o.Session != "":
+		p := api.LoadSessionParams{Last: &o.Resume}
+		if o.Session != "" {
+			p.SessionName = &o.Session
+		}
+		var loaded api.LoadSessionResult
+		loaded, err = client.Do(t.ctx, t.c, "", api.LoadSession, narrowed(t, p))
+		agent = loaded.AgentID
+		t.met[agent] = false
+	case agent == "":
+		agent, err = t.create(api.CreateAgentParams{Temporary: new(true)})
+		t.met[agent] = true
+	}
+	if err != nil {
+		return err
+	}
+	o := t.o
+	app := cli.New(cli.Options{Name: "nexus", Version: o.Version, Environ: o.Environ, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr})
+	if status := app.Run(t.ctx, []string{"send", "--", agent, "-"}); status != cli.ExitDone {
+		return errors.New("")
+	}
+	return nil
+}

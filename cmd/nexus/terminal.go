@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/charmbracelet/x/term"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
+	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/cmd/internal/terminal"
+)
+
+// conversation is nexus without a verb: a talk with an agent, at a terminal, by lines, or of one message.
+type conversation struct {
+	o       terminal.Options
+	connect string // --connect; "-" for the home's server
+	yolo    bool
+}
+
+// noURL is the value of --connect without one.
+const noURL = "-"
+
+func (v *conversation) flags(f *pflag.FlagSet) {
+	f.BoolVar(&v.o.Resume, "resume", false, "go on with the session that you used last")
+	f.BoolVar(&v.o.Fresh, "fresh", false, "begin a session, as a temporary agent")
+	f.StringVar(&v.o.Session, "session", "", "go on with this saved session")
+	f.StringVar(&v.connect, "connect", "", "start no server, and talk to an agent of the one that runs, at this URL or in the home")
+	f.Lookup("connect").NoOptDefVal = noURL
+	f.StringVar(&v.o.Agent, "agent", "", "the agent that is talked to; with --connect (default: main, or the only one)")
+	f.StringVar(&v.o.Template, "template", "", "file with the system prompt of a fresh session")
+	f.StringVar(&v.o.Model, "model", "", "model, as ID or PROVIDER/ID")
+	f.StringVar(&v.o.Preset, "preset", "", "permission level: trusted or sandboxed")
+	f.StringVar(&v.o.Cwd, "cwd", "", "working directory of new agents (default: this one)")
+	f.BoolVar(&v.yolo, "yolo", false, "the same as --preset yolo, which the owner of the server has to allow (allow_yolo)")
+	f.BoolVar(&v.o.Plain, "plain", false, "read and write lines, and draw nothing twice: for screen readers, and terminals that cannot do more")
+}
+
+// chosen is how many ways to an agent are named.
+func (v *conversation) chosen() (n int) {
+	for _, named := range []bool{v.o.Resume, v.o.Fresh, v.o.Session != "", v.o.Agent != ""} {
+		if named {
+			n++
+		}
+	}
+	return n
+}
+
+func (v *conversation) check() error {
+	switch {
+	case v.chosen() > 1:
+		return cli.Usage("--resume, --fresh, --session and --agent exclude each other")
+	case v.yolo && v.o.Preset != "":
+		return cli.Usage("--yolo and --preset exclude each other")
+	case v.o.Template != "" && (v.o.Resume || v.o.Session != "" || v.o.Agent != ""):
+		return cli.Usage("--template is for a fresh session")
+	}
+	return nil
+}
+
+// run is the work of nexus without a verb. Where there is nobody to talk, and no message, it is the help.
+func (v *conversation) run(cmd *cobra.Command, app *cli.App) error {
+	if err := v.check(); err != nil {
+		return err
+	}
+	typed, drawn := isTerminal(app.Stdin), isTerminal(app.Stdout)
+	if !typed && v.chosen() == 0 && v.connect == "" && !v.o.Plain {
+		return cmd.Help()
+	}
+	if v.yolo {
+		v.o.Preset = "yolo"
+	}
+	if err := v.place(); err != nil {
+		return err
+	}
+	c, err := v.reach(cmd.Context(), app)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if v.connect != "" && v.chosen() == 0 {
+		if v.o.Agent, err = someAgent(cmd.Context(), c); err != nil {
+			return err
+		}
+	}
+	v.o.Typed = typed
+	v.o.Version, v.o.Stdin, v.o.Stdout, v.o.Stderr = app.Version, app.Stdin, app.Stdout, app.Stderr
+	if v.o.Environ, v.o.Home, err = app.Found(); err != nil {
+		return err
+	}
+	switch {
+	case !typed && !v.o.Plain:
+		return terminal.Once(cmd.Context(), c, v.o)
+	case !drawn || dumb(app.Environ):
+		v.o.Plain = true
+	}
+	return terminal.Run(cmd.Context(), c, v.o)
+}
+
+// place finds the directory of new agents.
+func (v *conversation) place() (err error) {
+	v.o.Cwd, err = cli.Absolute(v.o.Cwd)
+	return err
+}
+
+// reach finds the server, or starts one.
+func (v *conversation) reach(ctx context.Context, app *cli.App) (*client.Client, error) {
+	if v.connect != "" && v.connect != noURL {
+		at, err := url.Parse(v.connect)
+		if err != nil || at.Port() == "" || at.Scheme != "http" {
+			return nil, cli.Usage("--connect takes http://127.0.0.1:PORT, not %q", v.connect)
+		}
+		if err := app.SetPort(at.Port()); err != nil {
+			return nil, err
+		}
+	}
+	c, err := app.Connect(ctx, v.connect == "")
+	v.o.Started = app.Started
+	return c, err
+}
+
+// someAgent is main, or the only agent there is.
+func someAgent(ctx context.Context, c *client.Client) (string, error) {
+	all, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for _, a := range all.Agents {
+		if a.AgentID == "main" {
+			return "main", nil
+		}
+		names = append(names, a.AgentID)
+	}
+	switch len(names) {
+	case 0:
+		return "", errors.New("the server runs no agent: name one by --agent, or begin one by --fresh")
+	case 1:
+		return names[0], nil
+	}
+	return "", fmt.Errorf("which agent? name one by --agent: %s", strings.Join(names, ", "))
+}
+
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(f.Fd())
+}
+
+// dumb reports whether the terminal draws nothing.
+func dumb(environ []string) bool {
+	value := ""
+	for _, variable := range environ {
+		if text, ok := strings.CutPrefix(variable, "TERM="); ok {
+			value = text
+		}
+	}
+	return value == "dumb" || value == ""
+}

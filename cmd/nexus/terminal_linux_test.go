@@ -1,0 +1,353 @@
+package main_test
+
+import (
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/vt"
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+
+	"nexus.internal/bridge/homelock"
+)
+
+// person is somebody at a terminal, in which nexus runs.
+type person struct {
+	*testing.T
+	home, cwd string
+	pty       *os.File
+	cmd       *exec.Cmd
+	changed   chan struct{} // something was written
+	over      chan struct{} // nothing more will be
+	ended     chan error
+
+	mu     sync.Mutex // guards the rest, but for what the terminal answers
+	screen *vt.Emulator
+	raw    strings.Builder
+}
+
+// atTerminal starts nexus in a terminal of that many columns.
+func atTerminal(t *testing.T, home, cwd string, columns int, args ...string) *person {
+	t.Helper()
+	p := &person{
+		T: t, home: home, cwd: cwd, screen: vt.NewEmulator(columns, 30),
+		changed: make(chan struct{}, 1), over: make(chan struct{}), ended: make(chan error, 1),
+	}
+	p.cmd = exec.Command(filepath.Join(programs, "nexus"), args...)
+	p.cmd.Dir = cwd
+	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "NEXUS_HOME=" + home, "TERM=xterm-256color", "GORACE=atexit_sleep_ms=0"}
+	var err error
+	if p.pty, err = pty.StartWithSize(p.cmd, &pty.Winsize{Rows: 30, Cols: uint16(columns)}); err != nil {
+		t.Fatal(err)
+	}
+	go func() { // ends with the terminal
+		defer close(p.over)
+		buffer := make([]byte, 64<<10)
+		for {
+			n, err := p.pty.Read(buffer)
+			p.mu.Lock()
+			_, _ = p.screen.Write(buffer[:n])
+			p.raw.Write(buffer[:n])
+			p.mu.Unlock()
+			select {
+			case p.changed <- struct{}{}:
+			default:
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	go func() { // what the terminal answers; ends with it
+		buffer := make([]byte, 4<<10)
+		for {
+			n, err := p.screen.Read(buffer)
+			if err != nil {
+				return
+			}
+			_, _ = p.pty.Write(buffer[:n])
+		}
+	}()
+	go func() { p.ended <- p.cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.over
+		p.pty.Close()
+		if answers, ok := p.screen.InputPipe().(io.Closer); ok { // the emulator's own Close races with its Read
+			_ = answers.Close()
+		}
+		endLeftOver(home)
+	})
+	return p
+}
+
+// text is all that was shown: what has scrolled away, and the screen.
+func (p *person) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var lines []string
+	for y := range p.screen.ScrollbackLen() {
+		lines = append(lines, row(p.screen.Width(), func(x int) string {
+			if cell := p.screen.ScrollbackCellAt(x, y); cell != nil {
+				return cell.Content
+			}
+			return " "
+		}))
+	}
+	for y := range p.screen.Height() {
+		lines = append(lines, row(p.screen.Width(), func(x int) string {
+			if cell := p.screen.CellAt(x, y); cell != nil {
+				return cell.Content
+			}
+			return " "
+		}))
+	}
+	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
+}
+
+func row(width int, cell func(x int) string) string {
+	var b strings.Builder
+	for x := range width {
+		b.WriteString(cell(x))
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// sees waits until all of these are shown.
+func (p *person) sees(wants ...string) {
+	p.Helper()
+	timeout := time.After(30 * time.Second)
+	for {
+		text, missing := p.text(), ""
+		for _, want := range wants {
+			if !strings.Contains(text, want) {
+				missing = want
+			}
+		}
+		if missing == "" {
+			return
+		}
+		select {
+		case <-p.changed:
+		case <-p.over:
+			if text := p.text(); !strings.Contains(text, missing) {
+				p.Fatalf("it ended without %q:\n%s", missing, text)
+			}
+		case <-timeout:
+			p.Fatalf("%q is not shown:\n%s", missing, text)
+		}
+	}
+}
+
+// types types.
+func (p *person) types(text string) {
+	p.Helper()
+	if _, err := p.pty.WriteString(text); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// leaves waits for the end.
+func (p *person) leaves() error {
+	p.Helper()
+	select {
+	case err := <-p.ended:
+		<-p.over
+		return err
+	case <-time.After(30 * time.Second):
+		p.Fatalf("it does not end:\n%s", p.text())
+		return nil
+	}
+}
+
+// state is how the terminal treats what is typed and shown.
+func (p *person) state() unix.Termios {
+	p.Helper()
+	state, err := unix.IoctlGetTermios(int(p.pty.Fd()), unix.TCGETS)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return *state
+}
+
+// talker is a home for talks at terminals, with a port of its own.
+func talker(t *testing.T) (begin func(columns int, args ...string) *person, home, cwd string) {
+	t.Helper()
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	home, cwd = filepath.Join(t.TempDir(), "home"), t.TempDir()
+	return func(columns int, args ...string) *person {
+		t.Helper()
+		return atTerminal(t, home, cwd, columns, append([]string{"--port", port}, args...)...)
+	}, home, cwd
+}
+
+// A person begins a session, talks, has a tool run after an approval, saves and leaves; and goes on
+// from the lobby. The server ends with the terminal each time.
+func TestATalkAtATerminal(t *testing.T) {
+	begin, home, cwd := talker(t)
+	p := begin(80)
+	p.sees(".1 · offline · trusted")
+	p.types("My name is Alice\r")
+	p.sees("you> My name is Alice", "Nice to meet you, Alice!")
+	p.types("write a.txt: hello\r")
+	p.sees("● write_file a.txt", "+hello", "wrote 5 bytes")
+	p.types("run touch b\r")
+	p.sees("waits for your approval", "touch b", "y once, s for this session, n no, r no with a reason")
+	if _, err := os.Stat(filepath.Join(cwd, "b")); err == nil {
+		t.Error("it ran before the answer")
+	}
+	p.types("y")
+	p.sees("· allowed: ", "● shell touch b", "shell gave:")
+	p.types("run touch c\r")
+	p.sees("touch c", "y once")
+	p.types("r")
+	p.sees("the reason, for the model:")
+	p.types("not that one\r")
+	p.sees("· denied: ", "not that one")
+	p.types("/save\r")
+	p.sees("save it as:")
+	p.types("alice\r")
+	p.sees("saved as alice", "alice · offline")
+	p.types("/destroy bob\r")
+	p.sees("no agent bob")
+	p.types("/quit\r")
+	if err := p.leaves(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+	if server, err := homelock.Find(home); err != nil || server.Runs {
+		t.Errorf("the server: %+v, %v", server, err)
+	}
+
+	p = begin(100)
+	p.sees("1) Resume: alice (just now, ", "2) Fresh session", "3) Choose from saved", "[1/2/3, q to leave]:")
+	p.types("3")
+	p.sees("1) alice (", "number or name, q to leave:")
+	p.types("1\r")
+	p.sees("you> My name is Alice", "alice · offline")
+	p.types("What is my name?\r")
+	p.sees("Your name is Alice")
+	p.types("/whisper bob\r")
+	p.sees("there is no agent bob: create it? y/n")
+	p.types("y\r")
+	p.sees("┌── whisper mode: bob", "bob · offline")
+	p.types("What is my name?\r")
+	p.sees("You have not told me your name")
+	p.types("/over\r")
+	p.sees("└── returned to alice", "alice · offline")
+	p.types("sleep 600\r")
+	p.sees("○ sleep", "calling sleep")
+	p.types("echo and then\r")
+	p.sees("queued: echo and then")
+	p.types("\x1b")
+	p.sees("· cancelled", "you> echo and then", "\nand then")
+	p.types("\x03\x03")
+	if err := p.leaves(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+}
+
+// However the talk ends, the terminal is as it was: it echoes, has its cursor, and takes no pasted text
+// for marked.
+func TestTheTerminalIsAsItWas(t *testing.T) {
+	for name, leave := range map[string]func(p *person){
+		"quit": func(p *person) { p.types("/quit\r") }, "ctrl-d": func(p *person) { p.types("\x04") },
+		"sigterm": func(p *person) { _ = p.cmd.Process.Signal(syscall.SIGTERM) },
+		"sighup":  func(p *person) { _ = p.cmd.Process.Signal(syscall.SIGHUP) },
+		"sigint":  func(p *person) { _ = p.cmd.Process.Signal(syscall.SIGINT) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			begin, home, _ := talker(t)
+			p := begin(80, "--fresh")
+			before := p.state()
+			p.sees(".1 · offline")
+			if p.state().Lflag&unix.ECHO != 0 {
+				t.Error("what is typed is echoed by the terminal")
+			}
+			leave(p)
+			_ = p.leaves() // after a signal the status says so
+			if after := p.state(); after != before {
+				t.Errorf("the terminal was %+v and is %+v", before, after)
+			}
+			p.mu.Lock()
+			raw := p.raw.String()
+			p.mu.Unlock()
+			if hidden, shown := strings.LastIndex(raw, "\x1b[?25l"), strings.LastIndex(raw, "\x1b[?25h"); hidden > shown {
+				t.Error("the cursor is hidden")
+			}
+			if on, off := strings.LastIndex(raw, "\x1b[?2004h"), strings.LastIndex(raw, "\x1b[?2004l"); on > off {
+				t.Error("pasted text is marked")
+			}
+			if server, err := homelock.Find(home); err != nil || server.Runs {
+				t.Errorf("the server: %+v, %v", server, err)
+			}
+		})
+	}
+}
+
+// hostile is what models and tools write to act on terminals.
+const hostile = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\u009b5n\x1bP+q\x1b\\ \u202egnp.exe\u202c \x1b]52;c;b3duZWQ=\x07 bell\x07 back\x08\x08 \x1b[?1049h done"
+
+// What a tool put out acts on nothing.
+func TestHostileOutputAtATerminal(t *testing.T) {
+	begin, _, cwd := talker(t)
+	if err := os.WriteFile(filepath.Join(cwd, "hostile"), []byte(hostile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := begin(80, "--fresh")
+	p.sees(".1 · offline")
+	p.types("read hostile\r")
+	p.sees("● read_file hostile", "done", `\u001b]0;owned\u0007`, `\u202egnp.exe`, `\u009b5n`)
+	p.types("/quit\r")
+	_ = p.leaves()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, bad := range []string{"\x1b]0;owned", "\x1b]52", "\u202e", "\x1b[?1049h", "\x1bP+q", "\u009b"} {
+		if strings.Contains(p.raw.String(), bad) {
+			t.Errorf("%q reached the terminal", bad)
+		}
+	}
+}
+
+// Two people at one agent see the same, its crash included, and the talk goes on.
+func TestTwoTerminalsAtOneAgent(t *testing.T) {
+	s := newLive(t, nil)
+	s.call("/", "create_agent", `{"agent_id":"main","approvals":"ask"}`)
+	at, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := atTerminal(t, s.home, s.cwd, 80, "--connect", s.url)
+	second := atTerminal(t, s.home, s.cwd, 120, "--port", at.Port(), "--connect", "--agent", "main", "--plain")
+	first.sees("main · offline")
+	second.types("echo from the second\r")
+	first.sees("somebody> echo from the second", "\nfrom the second")
+	second.sees("you> echo from the second")
+	first.types("echo from the first\r")
+	second.sees("somebody> echo from the first", "\nfrom the first")
+	first.types("sleep 600\r")
+	first.sees("calling sleep")
+	if err := syscall.Kill(s.pid("main"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	first.sees("! crashed: ", "process 2")
+	second.sees("! crashed: ")
+	first.types("echo it goes on\r")
+	first.sees("\nit goes on")
+	first.types("/quit\r")
+	if err := first.leaves(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	second.types("echo still there\r")
+	second.sees("\nstill there")
+}
