@@ -497,10 +497,7 @@ func TestFallsBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.save("w", said(protocol.RoleUser, "second"))
-	s.prompt(a, "t") // its events come while nothing can be logged
-	if s.sup.Stats().SlowSubs == 0 {
-		t.Error("the recorder did not fall behind")
-	}
+	s.prompt(a, "t") // its events come while nothing can be logged: the subscription is lost, unless it reads from the disk already
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
