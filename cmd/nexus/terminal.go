@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/charmbracelet/x/term"
@@ -23,6 +24,8 @@ type conversation struct {
 	o       terminal.Options
 	connect string // --connect; "-" for the home's server
 	yolo    bool
+	logDir  string // --log-dir and --raw-log, of the server if one is started
+	rawLog  bool
 }
 
 // noURL is the value of --connect without one.
@@ -40,6 +43,8 @@ func (v *conversation) flags(f *pflag.FlagSet) {
 	f.StringVar(&v.o.Preset, "preset", "", "permission level: trusted or sandboxed")
 	f.StringVar(&v.o.Cwd, "cwd", "", "working directory of new agents (default: this one)")
 	f.BoolVar(&v.yolo, "yolo", false, "the same as --preset yolo, which the owner of the server has to allow (allow_yolo)")
+	f.StringVar(&v.logDir, "log-dir", "", "log all sessions in this directory; of the server, if one is started")
+	f.BoolVar(&v.rawLog, "raw-log", false, "log all sessions with every event; of the server, if one is started")
 	f.BoolVar(&v.o.Plain, "plain", false, "read and write lines, and draw nothing twice: for screen readers, and terminals that cannot do more")
 }
 
@@ -121,8 +126,22 @@ func (v *conversation) reach(ctx context.Context, app *cli.App) (*client.Client,
 			return nil, err
 		}
 	}
+	if v.logDir != "" {
+		dir, err := filepath.Abs(v.logDir)
+		if err != nil {
+			return nil, fmt.Errorf("find --log-dir: %w", err)
+		}
+		app.ServeFlags = append(app.ServeFlags, "--log-dir", dir)
+	}
+	if v.rawLog {
+		app.ServeFlags = append(app.ServeFlags, "--raw-log")
+	}
 	c, err := app.Connect(ctx, v.connect == "")
 	v.o.Started = app.Started
+	if err == nil && !app.Started && len(app.ServeFlags) > 0 {
+		c.Close()
+		return nil, cli.Usage("--log-dir and --raw-log are of a server that is started here, and one runs already: leave them out, or set logs in its configuration and restart it")
+	}
 	return c, err
 }
 

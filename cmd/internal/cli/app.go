@@ -51,6 +51,8 @@ type App struct {
 
 	// Started says that Connect has started the server.
 	Started bool
+	// ServeFlags are further flags of nexus serve, for a server that is started.
+	ServeFlags []string
 
 	root    *cobra.Command
 	helpErr error // of --help behind a verb that is none; cobra's help returns no error

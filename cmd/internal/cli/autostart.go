@@ -22,10 +22,10 @@ type started struct {
 	log string // path of its log
 }
 
-// startServer runs nexus serve in the background and returns once it listens.
+// startServer runs nexus serve, with these further flags, in the background and returns once it listens.
 // The server outlives us: it has a session of its own, logs to
 // logs/server-PORT.log, and needs nobody at its stdout after the announcement.
-func startServer(cfg *config.Config, port int, environ []string) (s started, err error) {
+func startServer(cfg *config.Config, port int, environ, flags []string) (s started, err error) {
 	nexus, err := findNexus()
 	if err != nil {
 		return s, err
@@ -43,7 +43,7 @@ func startServer(cfg *config.Config, port int, environ []string) (s started, err
 	if err != nil {
 		return s, fmt.Errorf("open the server's log: %w", err)
 	}
-	cmd := exec.Command(nexus, "serve", strconv.Itoa(port), "--home", string(cfg.Home), "--log-file", logPath)
+	cmd := exec.Command(nexus, append([]string{"serve", strconv.Itoa(port), "--home", string(cfg.Home), "--log-file", logPath}, flags...)...)
 	cmd.Env = environ
 	cmd.Stderr = logFile
 	cmd.SysProcAttr = detached()

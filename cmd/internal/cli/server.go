@@ -287,7 +287,7 @@ func (a *App) start(ctx context.Context, cfg *config.Config, last homelock.Serve
 	case last.PID > 0 && !last.Runs:
 		a.note("the last server of %s (process %d) did not end by itself", home, last.PID)
 	}
-	started, failed := startServer(cfg, a.Port, a.Environ)
+	started, failed := startServer(cfg, a.Port, a.Environ, a.ServeFlags)
 	if a.Started = failed == nil; a.Started {
 		a.note("started a server (process %d, port %d, log %s)", started.pid, a.Port, started.log)
 	}
