@@ -122,7 +122,7 @@ func ofEvent(e supervisor.Event, at string) (_ Entry, ok bool) {
 	case "error":
 		entry.TurnID, entry.Text = said("id"), said("message")
 	case "gap":
-		entry.Text = fmt.Sprintf("events %s to %s are not kept any more", said("from"), said("to"))
+		entry.Text = fmt.Sprintf("events %s to %s are not kept any more, or a kill of the server left out their numbers", said("from"), said("to"))
 	case "message_update":
 		switch kind := said("event.type"); kind {
 		case "retry":
