@@ -73,7 +73,10 @@ func (v *logsVerb) with(ctx context.Context, do func(*sessionlog.Archive) error)
 		return err
 	}
 	home := string(cfg.Home)
-	if err = archive.Settle(ctx, home, sessions.New(home, nil)); err == nil {
+	if failed := archive.Settle(ctx, home, sessions.New(home, nil)); failed != nil { // on a full disk, say
+		err = v.app.Eprintf("nexus: the status of sessions may be an old one: %v\n", failed)
+	}
+	if err == nil {
 		err = do(archive)
 	}
 	return errors.Join(err, archive.Close())

@@ -172,6 +172,12 @@ func TestLogsOnFullDisk(t *testing.T) {
 		}
 		return 0, nil
 	})
+	for _, args := range [][]string{{"list"}, {"search", "first"}} { // what is logged can be read
+		out, err := exec.Command(filepath.Join(programs, "nexus"), append([]string{"logs", "--home", s.home, "--log-dir", logs}, args...)...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), " w ") {
+			t.Errorf("logs %s on a full disk: %v: %s", args[0], err, out)
+		}
+	}
 	s.call("/", "destroy_agent", `{"agent_id":".t"}`)
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)

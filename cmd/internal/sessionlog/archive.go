@@ -212,27 +212,36 @@ func (a *Archive) begin() (err error) {
 	}
 	file.Close()
 	query := url.Values{"_txlock": {"immediate"}, "_pragma": {
-		"busy_timeout(10000)", "auto_vacuum(incremental)", "journal_mode(wal)", "synchronous(normal)", "foreign_keys(on)", "secure_delete(on)",
+		"busy_timeout(10000)", "synchronous(normal)", "foreign_keys(on)", "secure_delete(on)",
 	}}
 	if a.db, err = sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String()); err != nil {
 		return err
 	}
 	a.db.SetMaxOpenConns(1) // one writes at a time, and the others wait here
-	return a.inTransaction(context.Background(), func(tx *sql.Tx) error {
-		var have int
-		if err := tx.QueryRow("PRAGMA user_version").Scan(&have); err != nil {
+	have, err := versionOf(a.db)
+	if have == 0 && err == nil { // on a full disk nothing can be made, but what is there can be read
+		// Both are kept in the file, and the first is of a database that is empty.
+		if _, err := a.db.ExecContext(context.Background(), "PRAGMA auto_vacuum = incremental; PRAGMA journal_mode = wal"); err != nil {
 			return err
 		}
-		switch have {
-		case version:
-			return nil
-		case 0:
+		err = a.inTransaction(context.Background(), func(tx *sql.Tx) error {
+			if have, err := versionOf(tx); have != 0 || err != nil { // another process was quicker
+				return err
+			}
 			_, err := tx.Exec(tables)
 			return err
-		default:
-			return fmt.Errorf("they are of a later version of nexus (%d, this one knows %d)", have, version)
-		}
-	})
+		})
+	}
+	if err == nil && have > version {
+		err = fmt.Errorf("they are of a later version of nexus (%d, this one knows %d)", have, version)
+	}
+	return err
+}
+
+// versionOf is the version of the tables; 0 if there are none.
+func versionOf(db querier) (have int, err error) {
+	err = db.QueryRowContext(context.Background(), "PRAGMA user_version").Scan(&have)
+	return have, err
 }
 
 // inTransaction does all of what do does, or nothing.

@@ -38,6 +38,7 @@ type Session struct {
 // querier is the database or a transaction.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
 func list(db querier, f Filter) (all []Session, err error) {

@@ -2,6 +2,7 @@ package sessionlog_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -445,7 +446,7 @@ func TestRetention(t *testing.T) {
 	s := start(t, home, logs, nil)
 	for _, id := range []string{".1", ".2", "w"} {
 		a := s.begin(id, "")
-		s.save(id, said(protocol.RoleUser, "zebra "+id))
+		s.save(id, said(protocol.RoleUser, "zebra "+id+strings.Repeat(" okapi"+id[1:], len(id)-1)))
 		s.prompt(a, "t"+id)
 	}
 	s.stop()
@@ -467,6 +468,11 @@ func TestRetention(t *testing.T) {
 	found, err := s.archive.Search(t.Context(), []string{"zebra"}, sessionlog.Filter{}, 10)
 	if err != nil || len(found) != 2 {
 		t.Errorf("found %v, %v", found, err)
+	}
+	s.stop()
+	text, err := os.ReadFile(filepath.Join(logs, "logs.db"))
+	if err != nil || bytes.Contains(text, []byte("okapi1")) || !bytes.Contains(text, []byte("okapi2")) {
+		t.Errorf("%v, or the database still has what was removed, or lacks what was not", err)
 	}
 }
 
