@@ -47,7 +47,7 @@ type Recorder struct {
 	mu      sync.Mutex              // guards what follows
 	fault   error                   // why nothing is logged now; nil if all is well
 	writing map[int64]chan struct{} // by session: closed once its follower has ended
-	newest  map[int64]uint64        // by session: the last registration that was claimed
+	newest  map[int64]uint64        // by session: the last registration that was claimed; a few bytes for each that was ever logged here
 }
 
 // NewRecorder returns a Recorder that writes to an archive that Create returned. What an earlier
