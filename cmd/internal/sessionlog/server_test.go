@@ -235,4 +235,3 @@ func wantContiguous(t *testing.T, all []uint64, least int) {
 		t.Errorf("there are %d events, want at least %d", len(all), least)
 	}
 }
-
