@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"errors"
 	"io"
 	"net/url"
 	"os"
@@ -37,11 +38,17 @@ type person struct {
 // atTerminal starts nexus in a terminal of that many columns.
 func atTerminal(t *testing.T, home, cwd string, columns int, args ...string) *person {
 	t.Helper()
+	return inTerminal(t, home, cwd, columns, append([]string{filepath.Join(programs, "nexus")}, args...)...)
+}
+
+// inTerminal starts a program there.
+func inTerminal(t *testing.T, home, cwd string, columns int, argv ...string) *person {
+	t.Helper()
 	p := &person{
 		T: t, home: home, cwd: cwd, screen: vt.NewEmulator(columns, 30),
 		changed: make(chan struct{}, 1), over: make(chan struct{}), ended: make(chan error, 1),
 	}
-	p.cmd = exec.Command(filepath.Join(programs, "nexus"), args...)
+	p.cmd = exec.Command(argv[0], argv[1:]...)
 	p.cmd.Dir = cwd
 	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "NEXUS_HOME=" + home, "TERM=xterm-256color", "GORACE=atexit_sleep_ms=0"}
 	var err error
@@ -252,6 +259,104 @@ func TestATalkAtATerminal(t *testing.T) {
 	p.types("\x1b")
 	p.sees("· cancelled", "you> echo and then", "\nand then")
 	p.types("\x03\x03")
+	if err := p.leaves(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+}
+
+// The input: several lines, pasted ones, what was typed before, completion; and a message that goes
+// before those that wait.
+func TestTypingAtATerminal(t *testing.T) {
+	begin, _, cwd := talker(t)
+	if err := os.WriteFile(filepath.Join(cwd, "notes-of-today.txt"), []byte("milk, bread"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := begin(60, "--fresh")
+	p.sees(".1 · offline")
+	p.types("\x1b[200~echo pasted\nlines\x1b[201~")
+	p.sees("> echo pasted", "  lines")
+	p.types("\r")
+	p.sees("you> echo pasted\n     lines", "\npasted\nlines")
+	p.types("echo one\\\rmore\r")
+	p.sees("\none\nmore")
+	p.types("\x1b[A")
+	p.sees("> echo one\n  more")
+	p.types("\x1b[B")
+	p.types("\x12past")
+	p.sees(`search "past": echo pasted`)
+	p.types("\x07")
+	p.types("/perm\t")
+	p.sees("> /permissions")
+	p.types("sand\t")
+	p.sees("> /permissions sandboxed")
+	p.types("\r")
+	p.sees("sandboxed at once")
+	p.types("echo look @not\t")
+	p.sees("@notes-of-today.txt")
+	p.types("\r")
+	p.sees("milk, bread")
+	p.types("sleep 600\r")
+	p.sees("calling sleep")
+	p.types("echo it waits\r")
+	p.sees("queued: echo it waits")
+	p.types("echo it comes first\x13")
+	p.sees("· cancelled", "\nit comes first", "\nit waits")
+	text := p.text()
+	if strings.Index(text, "\nit comes first") > strings.Index(text, "\nit waits") {
+		t.Errorf("the order:\n%s", text)
+	}
+	if err := pty.Setsize(p.pty, &pty.Winsize{Rows: 20, Cols: 100}); err != nil {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	p.screen.Resize(100, 20)
+	p.mu.Unlock()
+	p.types("write a long essay\r")
+	p.sees("you> write a long essay")
+	p.types("/cancel\r")
+	p.types("/bogus\r")
+	p.sees("no command /bogus")
+	p.types("/fork branch\r")
+	p.sees("branch goes on from here", "branch · offline")
+	p.types("/new\r")
+	p.sees("a new conversation begins")
+	p.types("/quit\r")
+	if err := p.leaves(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+}
+
+// A talk that is suspended leaves the terminal to the shell until it goes on.
+func TestASuspendedTerminal(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := inTerminal(t, filepath.Join(t.TempDir(), "home"), t.TempDir(), 80, bash, "--norc", "-i")
+	p.types("PS1='shell: '; " + filepath.Join(programs, "nexus") + " --port " + port + " --fresh\r")
+	p.sees(".1 · offline")
+	p.types("\x1a")
+	p.sees("Stopped")
+	p.types("stty -a | grep -o ' echo '; echo $((6*7))\r")
+	p.sees("\n echo\n42")
+	p.types("fg\r")
+	eventually(t, "it takes the keys again", func() (struct{}, error) {
+		if p.state().Lflag&unix.ICANON != 0 {
+			return struct{}{}, errors.New("it does not")
+		}
+		return struct{}{}, nil
+	})
+	p.types("echo it goes on\r")
+	p.sees("\nit goes on", "of 128.0k tokens")
+	p.types("/quit\r")
+	p.sees("\nit goes on\nshell:")
+	p.types("echo $((6*8))\r")
+	p.sees("\n48")
+	p.types("exit\r")
 	if err := p.leaves(); err != nil {
 		t.Errorf("it ended with %v:\n%s", err, p.text())
 	}

@@ -160,7 +160,7 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 		return m.interrupt()
 	case "ctrl+d":
 		if m.input.Length() == 0 {
-			return tea.Quit
+			return m.show(m.t.handle(ended(nil)))
 		}
 	case "ctrl+z":
 		return tea.Suspend
@@ -212,7 +212,7 @@ func (m *model) escape() tea.Cmd {
 // interrupt is escape for Ctrl-C, the second of which leaves.
 func (m *model) interrupt() tea.Cmd {
 	if m.leaving {
-		return tea.Quit
+		return m.show(m.t.handle(ended(nil)))
 	}
 	if m.input.Length() > 0 {
 		m.input.Reset()
@@ -337,6 +337,13 @@ func (t *talk) status() string {
 		return "no agent"
 	}
 	parts := []string{t.agent}
+	state := t.shown.phase
+	if state == "" && t.state != "" && t.state != string(readyState) {
+		state = t.state
+	}
+	if state != "" {
+		parts = append(parts, state)
+	}
 	if u := t.update; u.Model != "" {
 		parts = append(parts, cli.Harmless(u.Model, true), cli.Harmless(u.Preset, true))
 		if u.BudgetTokens > 0 {
@@ -348,13 +355,6 @@ func (t *talk) status() string {
 	}
 	if n := len(t.queued); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d queued", n))
-	}
-	state := t.shown.phase
-	if state == "" && t.state != "" && t.state != string(readyState) {
-		state = t.state
-	}
-	if state != "" {
-		parts = append(parts, state)
 	}
 	if t.incarnation > 1 {
 		parts = append(parts, fmt.Sprintf("process %d", t.incarnation))

@@ -243,7 +243,7 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 		return m, t.enterLobby
 	case ended:
 		t.over = true
-		return m, nil
+		return append(t.shown.flush(), m...), nil
 	}
 	return nil, nil
 }
