@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -118,6 +119,22 @@ func verbs() []row {
 		{use: "rpc [FLAGS]", start: true, short: "Speak JSON-RPC on stdin and stdout, a line each", long: rpcHelp, do: new(rpcLines)},
 		{use: "version", short: "Print the version of the program", do: local(version)},
 	}
+}
+
+// Verb is a verb of nexus-rpc in a list of them.
+type Verb struct {
+	Args    string // as in AGENT [FILE]
+	Summary string // one line
+}
+
+// Verbs are those of nexus-rpc, by their names.
+func Verbs() map[string]Verb {
+	all := map[string]Verb{}
+	for _, r := range verbs() {
+		name, args, _ := strings.Cut(r.use, " ")
+		all[name] = Verb{strings.TrimSpace(strings.Replace(args, "[FLAGS]", "", 1)), cmp.Or(r.short, r.of.Summary)}
+	}
+	return all
 }
 
 // command is a row as cobra has it.

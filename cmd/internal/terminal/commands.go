@@ -39,18 +39,18 @@ type doing func(t *talk, args []string) ([]string, work)
 // commands are the terminal's own, by their names. They are a function as /help lists them.
 func commands() map[string]command {
 	return map[string]command{
-		"agent":   {"[NAME] [--trusted|--sandboxed|--yolo]", "describe the current agent, or go to another one", toAgent},
-		"load":    {"SESSION", "go to the agent of a saved session", toAgent},
-		"whisper": {"NAME", "talk to another agent, until /over", beginWhispering},
-		"over":    {"", "return from /whisper", whisperOver},
-		"save":    {"[NAME]", "save a temporary agent under a name, or a copy of a named one", saveAs},
-		"send":    {"AGENT MESSAGE", "send a message to another agent, and show its answer", sendTo},
-		"cancel":  {"[AGENT REQUEST_ID]", "cancel the running turn", cancelTurn},
-		"new":     {"", "discard the conversation and begin another", anew},
-		"fork":    {"NAME", "go on with a copy of the conversation, as another agent", forkTo},
-		"clear":   {"", "clear the screen", func(*talk, []string) ([]string, work) { return nil, func() any { return cleared{} } }},
-		"help":    {"[COMMAND]", "list the commands", showHelp},
-		"quit":    {"", "leave", func(*talk, []string) ([]string, work) { return nil, func() any { return ended(nil) } }},
+		"agent":   {"[NAME] [--trusted|--sandboxed|--yolo]", "Describe the current agent, or go to another one", toAgent},
+		"load":    {"SESSION", "Go to the agent of a saved session", toAgent},
+		"whisper": {"NAME", "Talk to another agent, until /over", beginWhispering},
+		"over":    {"", "Return from /whisper", whisperOver},
+		"save":    {"[NAME]", "Save a temporary agent under a name, or a copy of a named one", saveAs},
+		"send":    {"AGENT MESSAGE", "Send a message to another agent, and show its answer", sendTo},
+		"cancel":  {"[AGENT REQUEST_ID]", "Cancel the running turn", cancelTurn},
+		"new":     {"", "Discard the conversation and begin another", anew},
+		"fork":    {"NAME", "Go on with a copy of the conversation, as another agent", forkTo},
+		"clear":   {"", "Clear the screen", func(*talk, []string) ([]string, work) { return nil, func() any { return cleared{} } }},
+		"help":    {"[COMMAND]", "List the commands", showHelp},
+		"quit":    {"", "Leave", func(*talk, []string) ([]string, work) { return nil, func() any { return ended(nil) } }},
 	}
 }
 
@@ -363,14 +363,24 @@ func showHelp(t *talk, args []string) ([]string, work) {
 			}
 		}
 	}
-	lines := []string{"Enter sends, or queues while the agent is busy; Ctrl-S sends at once and aborts the running turn; Esc cancels it."}
-	own := commands()
+	var lines []string
+	if !t.o.Plain {
+		lines = t.look().wrap("Enter sends, or queues while the agent is busy; Ctrl-S sends at once and aborts the running turn; Esc cancels it.", "")
+	}
+	own, all := commands(), cli.Verbs()
 	for _, name := range names() {
 		use, help := own[name].use, own[name].help
 		if help == "" {
-			use, help = "", "as nexus-rpc "+name
+			use, help = all[name].Args, all[name].Summary
+			switch verbs[name] {
+			case named:
+			case standing:
+				use = strings.TrimSpace(strings.TrimPrefix(use, "AGENT"))
+			case standin:
+				use = "[" + strings.Trim(use, "[]") + "]"
+			}
 		}
-		lines = append(lines, fmt.Sprintf("  %-34s %s", strings.TrimRight("/"+name+" "+use, " "), help))
+		lines = append(lines, t.look().wrap(strings.TrimRight("/"+name+" "+use, " ")+": "+help, "  ")...)
 	}
 	return append(lines, "@PATH in a message brings the file with it. // sends a message that begins with a slash."), nil
 }
