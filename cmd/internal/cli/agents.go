@@ -23,10 +23,10 @@ func agentsTable(p *printer, agents api.ListAgentsResult, _ []string) error {
 	if len(agents.Agents) == 0 {
 		return p.Printf("no agents\n")
 	}
-	rows := [][]string{{"AGENT", "STATE", "PID", "MESSAGES", "RESTARTS", "MODEL", "CWD"}}
+	rows := [][]string{{"AGENT", "STATE", "PID", "MESSAGES", "APPROVALS", "RESTARTS", "MODEL", "CWD"}}
 	for _, agent := range agents.Agents {
 		rows = append(rows, []string{
-			agent.AgentID, agent.State, orDash(agent.PID), fmt.Sprint(agent.MessageCount), fmt.Sprint(agent.Restarts),
+			agent.AgentID, agent.State, orDash(agent.PID), fmt.Sprint(agent.MessageCount), fmt.Sprint(agent.PendingPermissions), fmt.Sprint(agent.Restarts),
 			orDash(agent.Model), orDash(agent.Cwd),
 		})
 	}
