@@ -28,6 +28,36 @@ func Place(data []byte, err error) (line, column int) {
 	return 1 + bytes.Count(before, []byte{'\n'}), at - bytes.LastIndexByte(before, '\n')
 }
 
+// Without is data, which is valid, without the member that err is about: spaces stand in its place,
+// so that what is left is where it was. An element of a list goes with its list. It reports false if
+// err is about no member. By it all errors of a text are found, one after the other.
+func Without(data []byte, err error) ([]byte, bool) {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return nil, false
+	}
+	path, _, _ := strings.Cut(e.Path, "[")
+	s := search{data: data, path: path, dec: jsontext.NewDecoder(bytes.NewReader(data))}
+	s.value("")
+	if s.best == 0 {
+		return nil, false
+	}
+	begin, end := s.found, s.end
+	rest := bytes.TrimLeft(data[end:], " \t\r\n")
+	if before := bytes.TrimRight(data[:begin], " \t\r\n"); len(rest) > 0 && rest[0] == ',' {
+		end = len(data) - len(rest) + 1
+	} else if len(before) > 0 && before[len(before)-1] == ',' {
+		begin = len(before) - 1
+	}
+	left := bytes.Clone(data)
+	for i := begin; i < end; i++ {
+		if left[i] != '\n' {
+			left[i] = ' '
+		}
+	}
+	return left, true
+}
+
 // brokenAt is where data, which is not valid, stops being JSON.
 func brokenAt(data []byte) int {
 	dec := jsontext.NewDecoder(bytes.NewReader(data))
@@ -58,15 +88,22 @@ type search struct {
 	path  string
 	dec   *jsontext.Decoder
 	found int // offset of what best is
+	end   int // where that ends
 	best  int // bytes of path that lead there
 }
 
-// note remembers that what has the path here begins at the first token after offset.
+// note remembers that what has the path here begins at the first token after offset, and walks it.
 func (s *search) note(here string, offset int64) {
 	rest, leads := strings.CutPrefix(s.path, here)
 	if leads && len(here) > s.best && (rest == "" || rest[0] == '.' || rest[0] == '[') {
 		s.found, s.best = next(s.data, int(offset)), len(here)
+		defer func() {
+			if s.best == len(here) {
+				s.end = int(s.dec.InputOffset())
+			}
+		}()
 	}
+	s.value(here)
 }
 
 // value walks the next value, which has the path here.
@@ -85,7 +122,6 @@ func (s *search) value(here string) {
 				path = here + "." + path
 			}
 			s.note(path, before)
-			s.value(path)
 		}
 		_, _ = s.dec.ReadToken()
 	case '[':
@@ -93,7 +129,6 @@ func (s *search) value(here string) {
 		for i := 0; s.dec.PeekKind() != ']'; i++ {
 			path := here + "[" + strconv.Itoa(i) + "]"
 			s.note(path, s.dec.InputOffset())
-			s.value(path)
 		}
 		_, _ = s.dec.ReadToken()
 	default:

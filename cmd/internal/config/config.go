@@ -285,6 +285,16 @@ func LoadAs(personal string, environ []string, cwd string, extra ...string) (*Co
 	return c, c.mergeOthers(cwd, extra)
 }
 
+// LoadText is LoadAs without a project, for a personal configuration that holds data and is named path.
+func LoadText(path string, data []byte, environ []string) (*Config, error) {
+	c, err := Environment(environ)
+	if err != nil {
+		return nil, err
+	}
+	c.personal = data
+	return c, c.mergeText(path, data, trusted)
+}
+
 func (c *Config) personalPath() string { return c.Home.Path("config.json") }
 
 // Personal is the text of the personal configuration as it was read; "{}" if there is
