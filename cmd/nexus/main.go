@@ -38,6 +38,7 @@ func main() {
 	app.Alone(func(cmd *cobra.Command) error { return talk.run(cmd, app) }, talk.flags)
 	app.Add(serveCommand(app))
 	app.Add(configCommand(app))
+	app.Add(initCommand(app))
 	app.Add(doctorCommand(app))
 	app.Add(logsCommand(app))
 	app.Add(mcpserve.Command(app))

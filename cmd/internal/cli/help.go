@@ -27,7 +27,7 @@ func VerbsOnly(cmd *cobra.Command, args []string) error {
 }
 
 // nexusVerbs are the verbs that nexus has and nexus-rpc has not.
-var nexusVerbs = []string{"backup", "chaos", "config", "doctor", "logs", "restore", "serve"}
+var nexusVerbs = []string{"backup", "chaos", "config", "doctor", "init", "logs", "restore", "serve"}
 
 // unknownVerb is the usage error for a verb that parent has not.
 func unknownVerb(parent *cobra.Command, name string) error {

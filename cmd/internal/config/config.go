@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/tailscale/hujson"
 
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/safefile"
@@ -291,8 +294,8 @@ func LoadText(path string, data []byte, environ []string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.personal = data
-	return c, c.mergeText(path, data, trusted)
+	c.personal = standard(data)
+	return c, c.mergeText(path, c.personal, trusted)
 }
 
 func (c *Config) personalPath() string { return c.Home.Path("config.json") }
@@ -312,8 +315,17 @@ func (c *Config) mergePersonal(path string) error {
 	if err != nil {
 		return &FileError{Path: path, Err: err}
 	}
-	c.personal = data
-	return c.mergeText(path, data, trusted)
+	c.personal = standard(data)
+	return c.mergeText(path, c.personal, trusted)
+}
+
+// standard is a file without its comments, and without commas after last members: spaces stand in
+// their places, so that the rest is where it was. What is wrong in another way stays, and is told by who reads it.
+func standard(data []byte) []byte {
+	if plain, err := hujson.Standardize(bytes.Clone(data)); err == nil {
+		return plain
+	}
+	return data
 }
 
 // mergeOthers reads the files that override the personal one.
@@ -358,6 +370,7 @@ func (c *Config) mergeProject(cwd string) error {
 
 // mergeText lays a file that holds data over what is known. The error is a *FileError.
 func (c *Config) mergeText(path string, data []byte, by trust) error {
+	data = standard(data)
 	f, err := c.parse(data, by)
 	if err == nil {
 		c.lay(path, f, by)
