@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/store"
+	"nexus.internal/supervisor/supervisortest"
 )
 
 // logged starts a server that keeps its agents' records on disk.
@@ -191,5 +193,31 @@ func TestAllEventsLaterServer(t *testing.T) {
 	}
 	if diff := cmp.Diff(story{"a": {"2-5"}}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Who looks on, by the header X-Nexus-Restore, starts no agent that is saved; others do.
+func TestLookingOnRestoresNobody(t *testing.T) {
+	r, _ := watched(t, supervisortest.Echo)
+	r.save("home/sessions/old.jsonl", []byte(savedText), 1)
+	const ask = `{"jsonrpc":"2.0","id":1,"method":"get_context"}`
+	running := func() int {
+		all, err := client.Do(r.ctx(), r.client, "", api.ListAgents, api.None{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all.Agents)
+	}
+	for _, body := range []string{ask, "[" + ask + "," + ask + "]"} {
+		response, text := r.post("/agent/old", body, "X-Nexus-Restore", "false")
+		if response.StatusCode != http.StatusNotFound && !strings.HasPrefix(body, "[") || !strings.Contains(text, "AGENT_NOT_FOUND") || running() != 0 {
+			t.Errorf("%d %s, %d agents", response.StatusCode, text, running())
+		}
+	}
+	if response, text := r.post("/agent/old", ask); response.StatusCode != http.StatusOK || running() != 1 {
+		t.Errorf("%d %s", response.StatusCode, text)
+	}
+	if response, text := r.post("/agent/old", ask, "X-Nexus-Restore", "false"); response.StatusCode != http.StatusOK {
+		t.Errorf("one that runs: %d %s", response.StatusCode, text)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // Resolve finds the agent of that id. One that is saved and does not run is
 // started and continues its conversation; requests that come meanwhile wait
 // for that start. A client that leaves does not stop it. The error is AGENT_NOT_FOUND, or
-// that of the start.
+// that of the start; for a context [rpc.WithoutRestore] none is started.
 func (r *Registry) Resolve(ctx context.Context, id string) (*supervisor.Agent, error) {
 	if a, err := r.o.Supervisor.Agent(id); err == nil {
 		return a, nil
@@ -25,7 +25,7 @@ func (r *Registry) Resolve(ctx context.Context, id string) (*supervisor.Agent, e
 	if a, err := r.o.Supervisor.Agent(id); err == nil {
 		return a, nil
 	}
-	if !r.o.Sessions.Exists(id) {
+	if !rpc.Restores(ctx) || !r.o.Sessions.Exists(id) {
 		return nil, rpc.AgentNotFound(id, supervisor.ErrNotFound)
 	}
 	return r.start(ctx, api.CreateAgentParams{AgentID: &id}, parent{})

@@ -10,6 +10,9 @@ import (
 
 // serveRPC answers a POST: the checks of size, type and JSON, then dispatch.
 func (s *Server) serveRPC(x *request, to route) {
+	if x.r.Header.Get("X-Nexus-Restore") == "false" {
+		x.r = x.r.WithContext(rpc.WithoutRestore(x.r.Context()))
+	}
 	body, refused := s.readBody(x)
 	if refused != nil {
 		s.refuse(x, refused)

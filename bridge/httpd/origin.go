@@ -30,7 +30,7 @@ func (s *Server) checkOrigin(x *request, to route) bool {
 		return true
 	}
 	h.Set("Access-Control-Allow-Methods", strings.Join(allowed, ", "))
-	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Content-Encoding, Last-Event-ID, X-Request-Id, Traceparent")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Content-Encoding, Last-Event-ID, X-Request-Id, X-Nexus-Restore, Traceparent")
 	h.Set("Access-Control-Max-Age", "600")
 	x.w.WriteHeader(http.StatusNoContent)
 	return false

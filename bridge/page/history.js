@@ -103,7 +103,8 @@ async function readCost() {
 }
 
 async function ask(agent, requests) {
-  const response = await post(pathOf(agent), requests, inTime());
+  // Who looks on must not start an agent that was destroyed a moment ago.
+  const response = await post(pathOf(agent), requests, inTime(), { "X-Nexus-Restore": "false" });
   if (!response.ok) throw await refusal(response);
   const answers = await response.json();
   const wrong = answers.find((answer) => answer.error);

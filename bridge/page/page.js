@@ -113,7 +113,8 @@ async function lookAtOne(id) {
   const runs = ["", "ready"].includes(session.state);
   if (session.news && runs) {
     session.news = false;
-    const response = await post(pathOf(id), [request("get_context"), request("get_tokens"), request("get_permissions")], inTime());
+    const onlyIfItRuns = session.state === "ready" ? { "X-Nexus-Restore": "false" } : {};
+    const response = await post(pathOf(id), [request("get_context"), request("get_tokens"), request("get_permissions")], inTime(), onlyIfItRuns);
     if (!response.ok && response.status !== 404) throw await refusal(response);
     const [context, tokens, permissions] = await response.json();
     const known = { ...context.result, agent_id: id, pending: permissions.result?.pending, last_error: context.error?.message };

@@ -58,6 +58,18 @@ type Call struct {
 	audit  *logfile.Log      // that has its lines; nil before the first
 }
 
+// unrestored is the key of a context by which no saved agent is started.
+type unrestored struct{}
+
+// WithoutRestore is a context whose calls find only agents that the server has: one that is saved is not
+// started for them, as nobody may want it who looks on (SPEC §6.1).
+func WithoutRestore(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unrestored{}, true)
+}
+
+// Restores reports whether a saved agent is started for a call of that context.
+func Restores(ctx context.Context) bool { return ctx.Value(unrestored{}) == nil }
+
 // Note adds what a handler found out to the audit line of its call.
 func (c *Call) Note(name, value string) {
 	if c.facts == nil {
