@@ -53,7 +53,7 @@ func addBackup(app *cli.App) {
 		},
 	}
 	for _, cmd := range []*cobra.Command{save, restore} {
-		withoutFlags(cmd, "it needs no server", "port", "api-key", "json")
+		withoutFlags(cmd, "it needs no server", "port", "api-key", "json", "output")
 		app.Add(cmd)
 	}
 }

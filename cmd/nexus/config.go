@@ -57,8 +57,8 @@ func checkConfig(app *cli.App, path string) error {
 		err = mcpfile.Check(cfg.Home.Path("mcp.json"))
 	}
 	all := allErrors(err, app.Environ)
-	if app.JSON() {
-		return errors.Join(err, app.PrintJSON(checkedOf(cfg, err, all)))
+	if app.Structured() {
+		return errors.Join(err, app.PrintValue(checkedOf(cfg, err, all)))
 	}
 	if err != nil {
 		return errors.Join(all...)

@@ -107,8 +107,8 @@ func runDoctor(ctx context.Context, app *cli.App, child string, online bool) err
 
 // print prints the findings: a line each, and one for what to do.
 func (d *doctor) print(ok bool) error {
-	if d.app.JSON() {
-		return d.app.PrintJSON(struct {
+	if d.app.Structured() {
+		return d.app.PrintValue(struct {
 			OK       bool      `json:"ok"`
 			Findings []finding `json:"findings"`
 		}{ok, d.findings})

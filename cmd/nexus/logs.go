@@ -97,7 +97,7 @@ func (v *logsVerb) listCommand() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return v.with(cmd.Context(), v.list) },
 	}
 	v.filter(cmd)
-	return cmd
+	return cli.Named(cmd, "sessions.#.id")
 }
 
 func (v *logsVerb) list(archive *sessionlog.Archive) error {
@@ -105,8 +105,8 @@ func (v *logsVerb) list(archive *sessionlog.Archive) error {
 	if err != nil {
 		return err
 	}
-	if v.app.JSON() {
-		return v.app.PrintJSON(struct {
+	if v.app.Structured() {
+		return v.app.PrintValue(struct {
 			Sessions []sessionlog.Session `json:"sessions"`
 		}{all})
 	}
@@ -144,14 +144,14 @@ func (v *logsVerb) show(ctx context.Context, archive *sessionlog.Archive, name s
 	if err != nil {
 		return err
 	}
-	if !v.app.JSON() {
+	if !v.app.Structured() {
 		if err := v.app.Printf("%d %s (%s, %s), in %s\n", s.ID, s.AgentID, s.Type, s.Status, s.Folder); err != nil {
 			return err
 		}
 	}
 	return archive.Entries(ctx, s.ID, func(e sessionlog.Entry) error {
-		if v.app.JSON() {
-			return v.app.PrintJSON(e)
+		if v.app.Structured() {
+			return v.app.PrintValue(e)
 		}
 		return v.printEntry(e)
 	})
@@ -200,8 +200,8 @@ func (v *logsVerb) searchCommand() *cobra.Command {
 // printFound prints a line for each entry. It is an error if there is none.
 func (v *logsVerb) printFound(found []sessionlog.Found) (err error) {
 	for _, e := range found {
-		if v.app.JSON() {
-			err = v.app.PrintJSON(e)
+		if v.app.Structured() {
+			err = v.app.PrintValue(e)
 		} else {
 			err = v.app.Printf("%4d  %s  %s  %s\n", e.Session, e.AgentID, heading(e.Entry), e.Excerpt)
 		}
@@ -245,8 +245,8 @@ func (v *logsVerb) cleanCommand() *cobra.Command {
 }
 
 func (v *logsVerb) printRemoved(removed []sessionlog.Session, dry bool) error {
-	if v.app.JSON() {
-		return v.app.PrintJSON(struct {
+	if v.app.Structured() {
+		return v.app.PrintValue(struct {
 			Removed []sessionlog.Session `json:"removed"`
 			DryRun  bool                 `json:"dry_run"`
 		}{append([]sessionlog.Session{}, removed...), dry})

@@ -126,7 +126,7 @@ func serveCommand(app *cli.App) *cobra.Command {
 	o.log.flags(cmd.Flags())
 	cmd.Flags().StringVar(&o.logDir, "log-dir", "", "log the sessions of all agents in `DIR`, which only you may enter (default: the configuration's logs, else none)")
 	cmd.Flags().BoolVar(&o.rawLog, "raw-log", false, "log sessions with every event, as JSON lines")
-	withoutFlags(cmd, "a server makes a key of its own and prints its address and the path of that key", "api-key", "json")
+	withoutFlags(cmd, "a server makes a key of its own and prints its address and the path of that key", "api-key", "json", "output")
 	flagUsage(cmd, "port", "port to listen on, the same as PORT (default: $NEXUS_PORT, then 8765)")
 	return cmd
 }

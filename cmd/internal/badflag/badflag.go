@@ -27,6 +27,7 @@ var wants = map[string]string{
 	"bool":     "true or false",
 	"level":    "debug, info, warn or error",
 	"format":   "auto, text or json",
+	"FORMAT":   "table, json, yaml or name",
 }
 
 // Problem is the text for an error of parsing flags: what a value must be, or the flag

@@ -92,8 +92,8 @@ func (v *create) run(ctx context.Context, a *App, c *client.Client, args []strin
 	switch {
 	case err != nil:
 		return err
-	case a.json:
-		return a.PrintJSON(created)
+	case a.Structured():
+		return a.PrintValue(created)
 	case created.Existing:
 		return a.Printf("%s is there (%s)\n", created.AgentID, Counted(protocol.Value(created.MessageCount), "message"))
 	case created.Restored:
@@ -216,8 +216,8 @@ func shutdown(ctx context.Context, a *App, c *client.Client, _ []string) error {
 		gone.forget()
 		return err
 	}
-	if a.json {
-		if err := a.PrintJSON(result); err != nil {
+	if a.Structured() {
+		if err := a.PrintValue(result); err != nil {
 			return err
 		}
 	}

@@ -91,7 +91,9 @@ func New(o Options) *App {
 	flags.Var(portFlag{a.target}, "port", "port of the server (default: $NEXUS_PORT, also beside --home; then that of the home's server; then 8765)")
 	flags.StringVar(&a.apiKey, "api-key", "", "@FILE that holds the API key; or the key, which other users can see in the list of processes (default: $NEXUS3_API_KEY, then the server's key file)")
 	flags.StringVar(&a.home, "home", "", "home directory of nexus (default: $NEXUS_HOME, then ~/.nexus3)")
-	flags.BoolVar(&a.json, "json", false, "print JSON, and an error as JSON on stderr")
+	flags.VarP(formatFlag{printer: a.printer}, "output", "o", "table for people (the default), json, yaml, or name for the names alone; of json and yaml, an error is JSON on stderr")
+	flags.Var(formatFlag{a.printer, true}, "json", "the same as --output json")
+	flags.Lookup("json").NoOptDefVal = "true"
 	for _, r := range verbs() {
 		a.root.AddCommand(a.command(r))
 	}
@@ -126,7 +128,7 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	signal.Notify(pipes, syscall.SIGPIPE)
 	defer signal.Stop(pipes)
 	a.root.SetArgs(args)
-	prepare(a.root)
+	a.prepare(a.root)
 	ran, err := a.root.ExecuteContextC(ctx)
 	err = errors.Join(err, a.helpErr)
 	if lost := a.out.flush(); !errors.Is(err, lost) { // cobra does not tell that of a help text
@@ -145,9 +147,9 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	} else if _, ok := errors.AsType[*noServerError](err); ok {
 		status, kind = ExitNoServer, "NO_SERVER"
 	}
-	switch asked := a.json || status == ExitUsage && slices.Contains(args, "--json"); { // perhaps behind a wrong flag
+	switch {
 	case err.Error() == "":
-	case asked:
+	case a.errorsAsJSON(args, status == ExitUsage):
 		a.errorJSON(err, kind)
 	default:
 		a.note("%s", block(a.advise(ran, err)))

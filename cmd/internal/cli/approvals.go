@@ -63,8 +63,8 @@ func approvals(ctx context.Context, a *App, c *client.Client, args []string) err
 	switch {
 	case err != nil:
 		return err
-	case a.json:
-		return a.PrintJSON(struct {
+	case a.Structured():
+		return a.PrintValue(struct {
 			Pending []asked `json:"pending"`
 		}{all})
 	case len(all) == 0:

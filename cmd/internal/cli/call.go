@@ -46,7 +46,7 @@ func (v *call) run(ctx context.Context, a *App, c *client.Client, args []string)
 	if err := c.Call(ctx, path, args[0], params, &result); err != nil {
 		return err
 	}
-	return a.PrintJSON(result)
+	return a.PrintValue(result)
 }
 
 // readParams reads PARAMS; none if there is none.

@@ -353,14 +353,14 @@ func TestSessionsOfManyPages(t *testing.T) {
 func TestMessagesTellsWhatIsCut(t *testing.T) {
 	page := func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"total":2,"offset":0,"messages":[{"role":"user","content":"hello"},`+
-			`{"role":"assistant","content":"head","truncated":true,"size":1200000,"file":"/s/a.jsonl"}]}}`)
+			`{"role":"assistant","content":"head","truncated":true,"size":1200000,"file":"/s/a.Structured()l"}]}}`)
 	}
 	got := run(t, page, nil, "messages", "a")
-	want := "user: hello\nassistant: head … (cut: the whole has 1200000 bytes and is in /s/a.jsonl)\n"
+	want := "user: hello\nassistant: head … (cut: the whole has 1200000 bytes and is in /s/a.Structured()l)\n"
 	if diff := cmp.Diff(outcome{0, want, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if got := run(t, page, nil, "--json", "messages", "a"); !strings.Contains(got.stdout, `"truncated":true,"size":1200000,"file":"/s/a.jsonl"`) {
+	if got := run(t, page, nil, "--json", "messages", "a"); !strings.Contains(got.stdout, `"truncated":true,"size":1200000,"file":"/s/a.Structured()l"`) {
 		t.Errorf("--json leaves out that it is cut: %s", got.stdout)
 	}
 }
@@ -448,7 +448,7 @@ func TestGivenTexts(t *testing.T) {
 		}
 	}
 	checkRefused(t, "AGENT is empty", "cancel", "", "r")
-	checkRefused(t, "FILE is empty", "import", "a.json", "")
+	checkRefused(t, "FILE is empty", "import", "a.Structured()", "")
 	checkRefused(t, "--types has an empty element", "events", "--types", "a,,b")
 	checkRefused(t, "--system is not UTF-8", "create", "--system", "a\xff")
 	for _, args := range [][]string{{"create", "a", "--system", ""}, {"plan", "\xff"}} {

@@ -5,8 +5,8 @@
 //	os.Exit(app.Run(ctx, os.Args[1:]))
 //
 // Exit statuses (SPEC §2.2): 0 done, 1 the server said no, 2 usage, 3 no
-// server. What was asked for goes to stdout, for people or with --json one JSON
-// value a line; everything else goes to stderr.
+// server. What was asked for goes to stdout, for people or as values (--output);
+// everything else goes to stderr.
 //
 // list, create and load start a server if none runs, and say so on stderr. The
 // server of a home is found by the home's lock. A key is sent only to a server that

@@ -7,3 +7,6 @@ func NewScreen(out io.Writer) (w io.Writer, flush func() error) {
 	s := &screen{out: out}
 	return s, s.flush
 }
+
+// ToYAML is a value, given as JSON, in YAML.
+var ToYAML = toYAML

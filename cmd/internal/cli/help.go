@@ -64,17 +64,22 @@ func (a *App) help(show func(*cobra.Command, []string)) func(*cobra.Command, []s
 // prepare prepares cmd and all below it to be run. Each gets --help before cobra looks for
 // the verb: else it takes VERB of --help VERB for the value of a flag that it does not know.
 // Each refuses texts that cannot be meant before it looks at its arguments.
-func prepare(cmd *cobra.Command) {
+func (a *App) prepare(cmd *cobra.Command) {
 	cmd.InitDefaultHelpFlag()
 	rules := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if err := checkTexts(cmd, args); err != nil || rules == nil {
+		if err := checkTexts(cmd, args); err != nil {
 			return err
 		}
-		return rules(cmd, args)
+		if rules != nil {
+			if err := rules(cmd, args); err != nil {
+				return err
+			}
+		}
+		return a.checkFormat(cmd)
 	}
 	for _, verb := range cmd.Commands() {
-		prepare(verb)
+		a.prepare(verb)
 	}
 }
 

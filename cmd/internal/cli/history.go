@@ -44,8 +44,8 @@ func (v *messages) run(ctx context.Context, a *App, c *client.Client, args []str
 		have := uint64(len(all.Messages))
 		whole = have == had || v.offset+have >= got.Total || v.limit > 0 && have >= v.limit
 	}
-	if a.json {
-		return a.PrintJSON(all)
+	if a.Structured() {
+		return a.PrintValue(all)
 	}
 	for _, m := range all.Messages {
 		note := ""
@@ -157,7 +157,7 @@ func printEvents(ctx context.Context, a *App, events iter.Seq2[client.Event, err
 				line.AgentID, line.Seq, line.Event = of.AgentID, of.Seq, of.Event
 			}
 		}
-		if err := a.PrintJSON(line); err != nil {
+		if err := a.PrintValue(line); err != nil {
 			return err
 		}
 	}

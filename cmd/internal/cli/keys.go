@@ -81,7 +81,7 @@ func (v *createKey) run(ctx context.Context, a *App, c *client.Client, _ []strin
 		p.ExpiresSeconds = new(uint64(v.expires / time.Second))
 	}
 	created, err := client.Do(ctx, c, "", api.CreateKey, p)
-	if err == nil && !a.json {
+	if err == nil && !a.Structured() {
 		a.note("key %s, shown only now", created.KeyID)
 	}
 	if err == nil && v.agent != "" {

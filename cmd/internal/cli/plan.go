@@ -142,12 +142,12 @@ func readPlan(stdin io.Reader, path string) (api.Plan, error) {
 
 // tell shows one notification.
 func (v *plan) tell(p *printer, part client.PlanPart) error {
-	if p.json {
+	if p.Structured() {
 		params, err := paramsOf(part)
 		if err != nil {
 			return err
 		}
-		return p.PrintJSON(struct {
+		return p.PrintValue(struct {
 			Method string         `json:"method"`
 			Params jsontext.Value `json:"params"`
 		}{part.Name(), params})
@@ -195,8 +195,8 @@ func (p *printer) tellTask(task, status, why string) error {
 // ended says how the run ended, and its tasks that were not shown: those had
 // ended before. It is an error unless all succeeded.
 func (v *plan) ended(p *printer, result api.RunPlanResult) error {
-	if p.json {
-		if err := p.PrintJSON(result); err != nil {
+	if p.Structured() {
+		if err := p.PrintValue(result); err != nil {
 			return err
 		}
 	}

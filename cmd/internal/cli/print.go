@@ -4,18 +4,21 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
 	"github.com/go-json-experiment/json"
 )
 
-// printer writes what verbs have to say: their answers to stdout, as text or as JSON,
+// printer writes what verbs have to say: their answers to stdout, as text or as values,
 // and notes to stderr. It is safe for concurrent use.
 type printer struct {
-	name      string  // of the program
-	json      bool    // --json
-	out, errs *screen // stdout and stderr, for what others wrote
+	name      string      // of the program
+	format    string      // --output
+	names     string      // where the names are in the values of the verb that runs (namesOf)
+	wrote     atomic.Bool // a value
+	out, errs *screen     // stdout and stderr, for what others wrote
 }
 
 // Printf writes to stdout what a terminal acts on in nothing, whoever wrote the
@@ -31,27 +34,37 @@ func (p *printer) Eprintf(format string, args ...any) error {
 	return err
 }
 
-// PrintJSON writes one value on one line of stdout.
-func (p *printer) PrintJSON(value any) error {
-	line, err := json.Marshal(value)
+// PrintValue writes one value to stdout: on one line, as JSON, or as --output has it.
+func (p *printer) PrintValue(value any) error {
+	text, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Errorf("print JSON: %w", err)
 	}
-	_, err = p.out.Write(append(line, '\n'))
+	switch p.format {
+	case formatName:
+		return p.printNames(text)
+	case formatYAML:
+		if text, err = toYAML(text); err != nil {
+			return fmt.Errorf("print YAML: %w", err)
+		}
+		if p.wrote.Swap(true) {
+			text = append([]byte("---\n"), text...)
+		}
+	default:
+		text = append(text, '\n')
+	}
+	_, err = p.out.Write(text)
 	return err
 }
-
-// JSON reports whether --json was given.
-func (p *printer) JSON() bool { return p.json }
 
 // note tells people something on stderr that is no part of the answer.
 func (p *printer) note(format string, args ...any) {
 	fmt.Fprintf(p.errs, "%s: %s\n", p.name, fmt.Sprintf(format, foreign(args)...))
 }
 
-// say is Printf for people: it is silent with --json.
+// say is Printf for people: it is silent where values are wanted.
 func (p *printer) say(format string, args ...any) error {
-	if p.json {
+	if p.Structured() {
 		return nil
 	}
 	return p.Printf(format, args...)
@@ -69,13 +82,13 @@ func (p *printer) table(rows [][]string) error {
 	return tab.Flush()
 }
 
-// done prints what a call came to: its result as JSON, or a line for people.
+// done prints what a call came to: its result as a value, or a line for people.
 func (p *printer) done(result any, err error, format string, args ...any) error {
 	switch {
 	case err != nil:
 		return err
-	case p.json:
-		return p.PrintJSON(result)
+	case p.Structured():
+		return p.PrintValue(result)
 	}
 	return p.Printf(format, args...)
 }
@@ -87,8 +100,8 @@ func (p *printer) ended(result any, was bool, missing error, format string, args
 		return p.done(result, nil, format, args...)
 	}
 	var err error
-	if p.json {
-		err = p.PrintJSON(result)
+	if p.Structured() {
+		err = p.PrintValue(result)
 	}
 	return errors.Join(err, missing)
 }

@@ -31,8 +31,8 @@ func (v *listSessions) run(ctx context.Context, a *App, c *client.Client, _ []st
 	switch {
 	case err != nil:
 		return err
-	case a.json:
-		return a.PrintJSON(list)
+	case a.Structured():
+		return a.PrintValue(list)
 	case list.Total == 0:
 		return a.Printf("no sessions\n")
 	}
@@ -110,8 +110,8 @@ func (v *load) run(ctx context.Context, a *App, c *client.Client, args []string)
 	switch {
 	case err != nil:
 		return err
-	case a.json:
-		return a.PrintJSON(loaded)
+	case a.Structured():
+		return a.PrintValue(loaded)
 	case !loaded.Restored:
 		return a.Printf("%s runs (%s)\n", loaded.AgentID, Counted(loaded.MessageCount, "message"))
 	}

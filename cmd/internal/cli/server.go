@@ -371,7 +371,7 @@ func detect(ctx context.Context, a *App, _ []string) error {
 	word := strings.ReplaceAll(found.Detection.String(), " ", "_")
 	ours := found.Detection == client.NexusServer
 	switch {
-	case a.json:
+	case a.Structured():
 		said := struct {
 			Port   int         `json:"port"`
 			Found  string      `json:"found"` // nexus_server, no_server, other_service, timeout
@@ -380,7 +380,7 @@ func detect(ctx context.Context, a *App, _ []string) error {
 		if ours {
 			said.Health = &found.Health
 		}
-		err = a.PrintJSON(said)
+		err = a.PrintValue(said)
 	case ours:
 		err = a.Printf("%s %s at %s, %s\n", word, found.Health.Version, found.URL, found.Health.Status)
 	default:

@@ -29,8 +29,8 @@ func show[P, R any](ctx context.Context, a *App, c *client.Client, agent string,
 	switch {
 	case err != nil:
 		return err
-	case a.json:
-		return a.PrintJSON(result)
+	case a.Structured():
+		return a.PrintValue(result)
 	}
 	return tell(a, result)
 }
@@ -64,7 +64,7 @@ func (v *undo) run(ctx context.Context, a *App, c *client.Client, args []string)
 		return err
 	}
 	missing := fmt.Errorf("nothing to undo: %s", result.Reason)
-	if a.json || !result.Undone {
+	if a.Structured() || !result.Undone {
 		return a.ended(result, result.Undone, missing, "")
 	}
 	if err := a.Printf("took the last turn back: %d messages, %d are left\n", result.Removed, result.MessageCount); err != nil || result.Files == nil {

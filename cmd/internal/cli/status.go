@@ -36,8 +36,8 @@ func status(ctx context.Context, a *App, c *client.Client, args []string) error 
 	case s.Agent != nil && (s.Agent.State == "ready" || s.Agent.State == "busy"):
 		silent = s.ask(ctx, c, args[0])
 	}
-	if a.json {
-		return errors.Join(a.PrintJSON(s), silent)
+	if a.Structured() {
+		return errors.Join(a.PrintValue(s), silent)
 	}
 	return errors.Join(a.table(s.rows(args[0])), silent)
 }

@@ -77,9 +77,9 @@ func (v *send) run(ctx context.Context, a *App, c *client.Client, args []string)
 	defer tellWaiting(ctx, a, c, agent)()
 	var result api.SendResult
 	var broken error // of stdout
-	if a.json {
+	if a.Structured() {
 		if result, err = client.Do(ctx, c, agent, api.Send, v.p); err == nil {
-			broken = a.PrintJSON(result)
+			broken = a.PrintValue(result)
 		}
 	} else {
 		result, broken, err = streamed(a, c.SendStream(ctx, agent, v.p))
@@ -87,7 +87,7 @@ func (v *send) run(ctx context.Context, a *App, c *client.Client, args []string)
 	if err != nil {
 		return a.serverEnded(err, fmt.Sprintf("; the same send with --request-id %s tells how the turn ended and does not run it again, which a new id does", id))
 	}
-	if result.Truncated && !a.json {
+	if result.Truncated && !a.Structured() {
 		a.note("the answer was too long to be kept whole")
 	}
 	return errors.Join(broken, notAnswered(a, agent, result))

@@ -21,6 +21,7 @@ type row struct {
 	start       bool       // a server is started where none runs
 	of          api.Method // the method that the verb is for; zero for none or several
 	short, long string     // help: one line (default: the method's summary), and more than that
+	names       string     // where its values have names (Named); "" if there are none
 	do          verb
 	verbs       []row // of its own
 }
@@ -63,21 +64,21 @@ const many = 1 << 30
 func verbs() []row {
 	return []row{
 		{use: "detect", short: "Report which service listens on the port", do: local(detect)},
-		{use: "list [FLAGS]", start: true, of: api.ListAgents.Row(), do: calls(api.ListAgents, nothing, agentsTable)},
-		{use: "create [AGENT] [FLAGS]", most: 1, start: true, of: api.CreateAgent.Row(), do: new(create)},
+		{use: "list [FLAGS]", names: "agents.#.agent_id", start: true, of: api.ListAgents.Row(), do: calls(api.ListAgents, nothing, agentsTable)},
+		{use: "create [AGENT] [FLAGS]", names: "agent_id", most: 1, start: true, of: api.CreateAgent.Row(), do: new(create)},
 		{use: "stop AGENT", least: 1, most: 1, of: api.Shutdown.Row(), do: action(stop)},
 		{use: "destroy AGENT", least: 1, most: 1, of: api.DestroyAgent.Row(), do: action(destroy)},
 		{use: "send AGENT MESSAGE [FLAGS]", least: 2, most: 2, of: api.Send.Row(), long: sendHelp, do: new(send)},
-		{use: "status AGENT", least: 1, most: 1, short: "Describe an agent", do: action(status)},
+		{use: "status AGENT", names: "[agent.agent_id,session.name]", least: 1, most: 1, short: "Describe an agent", do: action(status)},
 		{use: "cancel [AGENT] REQUEST_ID", least: 1, most: 2, of: api.Cancel.Row(), long: cancelHelp, do: action(cancel)},
-		{use: "approvals [AGENT]", most: 1, of: api.GetPermissions.Row(), short: "List the calls that wait for an approval, of all agents or of one", do: action(approvals)},
+		{use: "approvals [AGENT]", names: "pending.#.request_id", most: 1, of: api.GetPermissions.Row(), short: "List the calls that wait for an approval, of all agents or of one", do: action(approvals)},
 		{use: "allow [AGENT] REQUEST_ID [FLAGS]", least: 1, most: 2, short: "Allow a call that waits for an approval", do: new(allow)},
 		{use: "deny [AGENT] REQUEST_ID [FLAGS]", least: 1, most: 2, short: "Deny a call that waits for an approval", do: new(deny)},
 		{use: "plan FILE [FLAGS]", least: 1, most: 1, of: api.RunPlan.Row(), long: planHelp, do: new(plan)},
 		{use: "shutdown", of: api.ShutdownServer.Row(), do: action(shutdown)},
-		{use: "sessions [FLAGS]", of: api.ListSessions.Row(), do: new(listSessions)},
-		{use: "load [SESSION] [FLAGS]", most: 1, start: true, of: api.LoadSession.Row(), do: new(load)},
-		{use: "save AGENT [SESSION]", least: 1, most: 2, of: api.SaveSession.Row(), do: calls(api.SaveSession, toSave, tellSaved)},
+		{use: "sessions [FLAGS]", names: "sessions.#.name", of: api.ListSessions.Row(), do: new(listSessions)},
+		{use: "load [SESSION] [FLAGS]", names: "agent_id", most: 1, start: true, of: api.LoadSession.Row(), do: new(load)},
+		{use: "save AGENT [SESSION]", names: "session_name", least: 1, most: 2, of: api.SaveSession.Row(), do: calls(api.SaveSession, toSave, tellSaved)},
 		{use: "clone SESSION NAME", least: 2, most: 2, of: api.CloneSession.Row(), do: calls(api.CloneSession, toClone, tellCloned)},
 		{use: "rename SESSION NAME", least: 2, most: 2, of: api.RenameSession.Row(), do: calls(api.RenameSession, toRename, tellRenamed)},
 		{
@@ -85,7 +86,7 @@ func verbs() []row {
 			do: ends(api.DeleteSession, toDelete, wasDeleted, "no session %s", "deleted %s\n"),
 		},
 		{
-			use: "import FILE…", least: 1, most: many, short: "Save sessions of an earlier program, JSON files, under their own names",
+			use: "import FILE…", names: "name", least: 1, most: many, short: "Save sessions of an earlier program, JSON files, under their own names",
 			do: local(importFiles),
 		},
 		{use: "compact AGENT [FLAGS]", least: 1, most: 1, of: api.Compact.Row(), do: new(compact)},
@@ -100,14 +101,14 @@ func verbs() []row {
 			use: "permissions AGENT [PRESET]", least: 1, most: 2, of: api.SetPermissions.Row(), do: action(permissions),
 			short: "Show what the agent may do, or give it another preset at once",
 		},
-		{use: "tools AGENT", least: 1, most: 1, of: api.ListTools.Row(), do: shows(api.ListTools, api.None{}, tellTools)},
-		{use: "mcp AGENT [SERVER] [TARGET] [FLAGS]", least: 1, most: 3, of: api.MCPListServers.Row(), short: "List the agent's MCP servers, or start or end one", long: mcpHelp, do: new(mcp)},
+		{use: "tools AGENT", names: "tools.#.name", least: 1, most: 1, of: api.ListTools.Row(), do: shows(api.ListTools, api.None{}, tellTools)},
+		{use: "mcp AGENT [SERVER] [TARGET] [FLAGS]", names: "[servers.#.name,server.name]|@flatten", least: 1, most: 3, of: api.MCPListServers.Row(), short: "List the agent's MCP servers, or start or end one", long: mcpHelp, do: new(mcp)},
 		{use: "messages AGENT [FLAGS]", least: 1, most: 1, of: api.GetMessages.Row(), do: new(messages)},
 		{
 			use: "events [AGENT] [FLAGS]", most: 1, do: new(events),
 			short: "Print an agent's events, one JSON object a line, until it is destroyed; without AGENT those of all agents",
 		},
-		{use: "keys", of: api.ListKeys.Row(), do: calls(api.ListKeys, nothing, keysTable), verbs: []row{
+		{use: "keys", names: "keys.#.key_id", of: api.ListKeys.Row(), do: calls(api.ListKeys, nothing, keysTable), verbs: []row{
 			{use: "create [FLAGS]", of: api.CreateKey.Row(), do: new(createKey)},
 			{use: "revoke KEY_ID", least: 1, most: 1, of: api.RevokeKey.Row(), do: ends(api.RevokeKey, toRevoke, wasRevoked, "no key %s", "revoked %s\n")},
 		}},
@@ -140,7 +141,7 @@ func Verbs() map[string]Verb {
 // command is a row as cobra has it.
 func (a *App) command(r row) *cobra.Command {
 	_, alone := r.do.(local)
-	cmd := &cobra.Command{
+	cmd := Named(&cobra.Command{
 		Use: r.use, Short: cmp.Or(r.short, r.of.Summary), Long: r.long, DisableFlagsInUseLine: !alone,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if r.verbs != nil {
@@ -163,7 +164,7 @@ func (a *App) command(r row) *cobra.Command {
 			defer c.Close()
 			return r.do.run(cmd.Context(), a, c, args)
 		},
-	}
+	}, r.names)
 	if r.start {
 		a.StartFlag(cmd)
 	}
@@ -184,8 +185,8 @@ func calls[P, R any](m api.Def[P, R], ask func([]string) P, tell func(*printer, 
 		switch {
 		case err != nil:
 			return err
-		case a.json:
-			return a.PrintJSON(result)
+		case a.Structured():
+			return a.PrintValue(result)
 		}
 		return tell(a.printer, result, args)
 	})
