@@ -27,6 +27,13 @@ func (r *Registry) Limits(id string) (api.LimitsResult, error) {
 	return now.result(), err
 }
 
+// Used is what an agent and those that it created have used: tokens, and their cost in US dollars.
+// It waits for nobody who does something with the name.
+func Used(r *Registry, id string) (tokens uint64, cost float64, err error) {
+	now, err := r.o.Admission.Limits(id)
+	return now.TokensUsed, now.CostUsed, err
+}
+
 func (l HeldLimits) result() api.LimitsResult {
 	return api.LimitsResult{TokensUsed: l.TokensUsed, CostUsed: l.CostUsed, Limits: api.HeldLimits(l.Held)}
 }

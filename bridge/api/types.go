@@ -223,6 +223,12 @@ type (
 		// MemoryBytes is what the agent's process has in memory, shared pages
 		// included; null while none runs, and where the system does not tell.
 		MemoryBytes *int64 `json:"memory_bytes"`
+		// CPUSeconds is the processor time that this process has used, in seconds; null as
+		// MemoryBytes.
+		CPUSeconds *float64 `json:"cpu_s"`
+		// TokensUsed and CostUsed are those of get_limits; null where they cannot be read.
+		TokensUsed *uint64  `json:"tokens_used"`
+		CostUsed   *float64 `json:"cost_usd_used"`
 	}
 
 	// DiscoverResult is an OpenRPC 1.3 document.

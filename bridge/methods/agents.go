@@ -98,8 +98,11 @@ func (m *agentMethods) list(_ context.Context, c *rpc.Call, _ api.None) (api.Lis
 		if c.By.Agent == nil {
 			list[i].Pending, list[i].UnsavedPermissions = info.Asked, info.Narrowed
 		}
-		if took := usage[info.ID].MemoryBytes; took > 0 && info.PID > 0 {
-			list[i].MemoryBytes = &took
+		if took := usage[info.ID]; took.MemoryBytes > 0 && info.PID > 0 {
+			list[i].MemoryBytes, list[i].CPUSeconds = &took.MemoryBytes, new(took.CPU.Seconds())
+		}
+		if tokens, cost, err := agents.Used(m.agents, info.ID); err == nil {
+			list[i].TokensUsed, list[i].CostUsed = &tokens, &cost
 		}
 	}
 	return api.ListAgentsResult{Agents: list}, nil

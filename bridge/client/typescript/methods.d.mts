@@ -131,6 +131,9 @@ export type ListAgentsResult = {
       }>;
     };
     memory_bytes: number | null;
+    cpu_s: number | null;
+    tokens_used: number | null;
+    cost_usd_used: number | null;
   }>;
 };
 

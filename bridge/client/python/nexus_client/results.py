@@ -118,6 +118,9 @@ class _AgentInfo(TypedDict):
     last_error: Optional[str]
     pending_permissions: int
     memory_bytes: Optional[int]
+    cpu_s: Optional[float]
+    tokens_used: Optional[int]
+    cost_usd_used: Optional[float]
 
 
 class AgentInfo(_AgentInfo, total=False):
