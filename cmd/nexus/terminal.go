@@ -95,7 +95,9 @@ func (v *conversation) run(cmd *cobra.Command, app *cli.App) error {
 			return err
 		}
 	}
-	v.o.Typed = typed
+	if typed {
+		v.o.Terminal, _ = app.Stdin.(*os.File)
+	}
 	v.o.Version, v.o.Stdin, v.o.Stdout, v.o.Stderr = app.Version, app.Stdin, app.Stdout, app.Stderr
 	if v.o.Environ, v.o.Home, err = app.Found(); err != nil {
 		return err

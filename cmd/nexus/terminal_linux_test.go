@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"errors"
 	"io"
 	"net/url"
 	"os"
@@ -326,6 +325,18 @@ func TestTypingAtATerminal(t *testing.T) {
 	}
 }
 
+// What is typed before there is somebody to talk to is for whoever comes.
+func TestTypedAhead(t *testing.T) {
+	begin, _, _ := talker(t)
+	p := begin(80, "--fresh")
+	p.types("echo too early\recho by far\r")
+	p.sees("\ntoo early\n", "\nby far\n")
+	p.types("/quit\r")
+	if err := p.leaves(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+}
+
 // A talk that is suspended leaves the terminal to the shell until it goes on.
 func TestASuspendedTerminal(t *testing.T) {
 	bash, err := exec.LookPath("bash")
@@ -336,24 +347,25 @@ func TestASuspendedTerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := inTerminal(t, filepath.Join(t.TempDir(), "home"), t.TempDir(), 80, bash, "--norc", "-i")
-	p.types("PS1='shell: '; " + filepath.Join(programs, "nexus") + " --port " + port + " --fresh\r")
+	p := inTerminal(t, filepath.Join(t.TempDir(), "home"), t.TempDir(), 200, bash, "--norc", "-i")
+	p.types("PS1='shell \\#: '; " + filepath.Join(programs, "nexus") + " --port " + port + " --fresh\r")
 	p.sees(".1 · offline")
 	p.types("\x1a")
-	p.sees("Stopped")
+	p.sees("\n[1]+  Stopped", "\nshell 2:")
 	p.types("stty -a | grep -o ' echo '; echo $((6*7))\r")
 	p.sees("\n echo\n42")
-	p.types("fg\r")
-	eventually(t, "it takes the keys again", func() (struct{}, error) {
-		if p.state().Lflag&unix.ICANON != 0 {
-			return struct{}{}, errors.New("it does not")
-		}
-		return struct{}{}, nil
-	})
-	p.types("echo it goes on\r")
-	p.sees("\nit goes on", "of 128.0k tokens")
-	p.types("/quit\r")
-	p.sees("\nit goes on\nshell:")
+	p.types("fg\recho it goes on\r")
+	p.sees("\nit goes on\n", "of 128.0k tokens")
+	job, err := unix.IoctlGetInt(int(p.pty.Fd()), unix.TIOCGPGRP)
+	if err == nil {
+		err = syscall.Kill(job, syscall.SIGTSTP)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.sees("\nshell 4:")
+	p.types("fg\r/quit\r")
+	p.sees("\nshell 5:")
 	p.types("echo $((6*8))\r")
 	p.sees("\n48")
 	p.types("exit\r")

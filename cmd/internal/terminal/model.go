@@ -21,6 +21,10 @@ type model struct {
 	height  int
 	leaving bool // Ctrl-C was typed, and nothing else since
 
+	keyboard *keyboard
+	working  int               // how much work is under way
+	early    []tea.KeyPressMsg // keys that wait for somebody to talk to
+
 	lines    []string // to be printed: one after the other, as commands run side by side
 	printing bool
 
@@ -42,8 +46,8 @@ const (
 	inputLines = 10
 )
 
-func newModel(t *talk, h *history) *model {
-	m := &model{t: t, history: h, input: textarea.New()}
+func newModel(t *talk, h *history, k *keyboard) *model {
+	m := &model{t: t, history: h, keyboard: k, input: textarea.New()}
 	m.input.Prompt, m.input.ShowLineNumbers, m.input.Placeholder = "", false, ""
 	m.input.DynamicHeight, m.input.MaxHeight, m.input.MinHeight, m.input.CharLimit = true, inputLines, 1, 0
 	m.input.MaxContentHeight = 10_000
@@ -84,7 +88,8 @@ func (m *model) do(w work) tea.Cmd {
 	if w == nil {
 		return nil
 	}
-	return func() tea.Msg { return w() }
+	m.working++
+	return func() tea.Msg { return came{w()} }
 }
 
 // show prints finished lines, and has work done.
@@ -102,7 +107,11 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.resize()
 		return m, nil
 	case tea.KeyPressMsg:
-		return m, m.key(msg)
+		return m, m.keys(msg)
+	case came:
+		m.working--
+		_, more := m.Update(msg.msg)
+		return m, tea.Batch(more, m.retype())
 	case tea.PasteMsg:
 		m.input, _ = m.input.Update(msg)
 		return m, nil
@@ -113,6 +122,8 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, m.ticking()
 	case cleared:
 		return m, tea.ClearScreen
+	case continued:
+		return m, m.keyboard.resume()
 	case completions:
 		m.complete(msg)
 		return m, nil
@@ -163,7 +174,7 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 			return m.show(m.t.handle(ended(nil)))
 		}
 	case "ctrl+z":
-		return tea.Suspend
+		return m.keyboard.suspend
 	case "ctrl+l":
 		return tea.ClearScreen
 	case "ctrl+r":

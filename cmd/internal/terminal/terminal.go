@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -34,9 +35,11 @@ type Options struct {
 	Template, Model, Preset string
 	// Cwd is the directory of agents that are created, absolute.
 	Cwd string
-	// Plain has lines read and written, and nothing drawn. Typed says that a person types them: else
-	// each waits for the end of what the one before has begun.
-	Plain, Typed bool
+	// Terminal is where a person types; nil where none does: then each line waits for the end of what the
+	// one before has begun.
+	Terminal *os.File
+	// Plain has lines read and written, and nothing drawn.
+	Plain bool
 	// Started says that the server was started for us: it is ended with the talk, unless others
 	// use it.
 	Started bool
@@ -74,19 +77,32 @@ func Run(ctx context.Context, c *client.Client, o Options) error {
 func drawn(ctx context.Context, c *client.Client, o Options) (*talk, error) {
 	var program *tea.Program
 	t := newTalk(ctx, c, o, func(msg any) { program.Send(msg) })
-	m := newModel(t, openHistory(o.Home))
-	program = tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(o.Stdin), tea.WithOutput(o.Stdout), tea.WithEnvironment(o.Environ))
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
+	signals := make(chan os.Signal, 4)
+	k := &keyboard{File: o.Terminal}
+	k.ahead.Store(true)
+	m := newModel(t, openHistory(o.Home), k)
+	program = tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(k), tea.WithOutput(o.Stdout), tea.WithEnvironment(o.Environ))
+	signal.Notify(signals, syscall.SIGHUP, syscall.SIGCONT)
 	done := make(chan struct{})
-	defer close(done)
-	go func() { // ends with the talk
-		select {
-		case <-hangup:
-			program.Quit()
-		case <-done:
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for {
+			select {
+			case s := <-signals:
+				if s == syscall.SIGHUP {
+					program.Quit()
+				} else {
+					program.Send(continued{})
+				}
+			case <-done:
+				return
+			}
 		}
+	})
+	defer func() {
+		signal.Stop(signals)
+		close(done)
+		watching.Wait()
 	}()
 	t.chat.approvals()
 	_, err := program.Run()
@@ -107,7 +123,7 @@ func plainly(ctx context.Context, c *client.Client, o Options) (*talk, error) {
 		case <-ctx.Done():
 		}
 	})
-	l := &lineMode{t: t, out: o.Stdout, scripted: !o.Typed, msgs: msgs, done: make(chan struct{}), interrupts: make(chan os.Signal, 1), lines: make(chan string)}
+	l := &lineMode{t: t, out: o.Stdout, scripted: o.Terminal == nil, msgs: msgs, done: make(chan struct{}), interrupts: make(chan os.Signal, 1), lines: make(chan string)}
 	signal.Notify(l.interrupts, os.Interrupt)
 	defer signal.Stop(l.interrupts)
 	go l.read(o.Stdin) // ends with stdin, or with the process
