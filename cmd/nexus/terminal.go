@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -75,7 +74,7 @@ func (v *conversation) run(cmd *cobra.Command, app *cli.App) error {
 	if err := v.check(); err != nil {
 		return err
 	}
-	typed, drawn := isTerminal(app.Stdin), isTerminal(app.Stdout)
+	typed, drawn := cli.IsTerminal(app.Stdin), cli.IsTerminal(app.Stdout)
 	if !typed && v.chosen() == 0 && v.connect == "" && !v.o.Plain {
 		return cmd.Help()
 	}
@@ -167,11 +166,6 @@ func someAgent(ctx context.Context, c *client.Client) (string, error) {
 		return names[0], nil
 	}
 	return "", fmt.Errorf("which agent? name one by --agent: %s", strings.Join(names, ", "))
-}
-
-func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(f.Fd())
 }
 
 // dumb reports whether the terminal draws nothing.

@@ -72,9 +72,15 @@ func (t *answer) complete(result api.SendResult) error {
 	return errPieces
 }
 
-func (t *answer) end() error {
+// newline ends the line that was begun.
+func (t *answer) newline() {
 	if t.begun && t.last != '\n' && t.broken == nil {
 		_, t.broken = io.WriteString(t.out, "\n")
+		t.last = '\n'
 	}
+}
+
+func (t *answer) end() error {
+	t.newline()
 	return t.broken
 }

@@ -60,10 +60,11 @@ type App struct {
 
 // New returns a command line with the verbs of nexus-rpc.
 func New(o Options) *App {
+	t := newTarget(o.Environ)
 	a := &App{
 		Options: o,
-		printer: &printer{name: o.Name, out: &screen{out: o.Stdout}, errs: &screen{out: o.Stderr}},
-		target:  newTarget(o.Environ),
+		printer: &printer{name: o.Name, out: t.screen(o.Stdout), errs: t.screen(o.Stderr)},
+		target:  t,
 	}
 	a.root = &cobra.Command{
 		Use:           o.Name + " VERB",

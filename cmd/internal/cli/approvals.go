@@ -251,7 +251,11 @@ func tellWaiting(ctx context.Context, a *App, c *client.Client, agent string) (s
 }
 
 func noteRequest(a *App, one asked) {
+	a.note("%s waits for an approval:\n  %s  %s", one.AgentID, one.describe(), a.howToAnswer(one))
+}
+
+// howToAnswer says how somebody answers a request by verbs.
+func (a *App) howToAnswer(one asked) string {
 	rpc := a.self()
-	a.note("%s waits for an approval:\n  %s  answer with: %s allow %s %s, or %s deny %s %s",
-		one.AgentID, one.describe(), rpc, one.AgentID, one.RequestID, rpc, one.AgentID, one.RequestID)
+	return fmt.Sprintf("answer with: %s allow %s %s, or %s deny %s %s", rpc, one.AgentID, one.RequestID, rpc, one.AgentID, one.RequestID)
 }

@@ -18,7 +18,8 @@ import (
 // escapes them, so that JSON stays what it is, and bytes that are no UTF-8 as U+FFFD.
 // It is safe for concurrent use.
 type screen struct {
-	out io.Writer
+	out    io.Writer
+	styles bool // it is a terminal, and shows them
 
 	mu   sync.Mutex // guards what follows and the order of writes
 	rest []byte     // the beginning of a character whose end is not written yet
@@ -49,6 +50,24 @@ func (s *screen) print(text []byte) error {
 	}
 	s.lost = cmp.Or(s.lost, err)
 	return err
+}
+
+// Styles of a line, as of ECMA-48.
+const (
+	bold  = "\x1b[1m"
+	faint = "\x1b[2m"
+	plain = "\x1b[0m"
+)
+
+// styled writes a line, harmless but for its style.
+func (s *screen) styled(style, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if text = line(text); s.styles {
+		text = style + text + plain
+	}
+	_, err := io.WriteString(s.out, text+"\n")
+	s.lost = cmp.Or(s.lost, err)
 }
 
 // flush writes what stands for a character that was never finished. The error is the

@@ -36,7 +36,7 @@ type send struct {
 	attach  []string // paths
 }
 
-const sendHelp = "Send a message and print the answer as it comes. MESSAGE - reads it from stdin; one that begins with - comes after --. An interrupt cancels the turn."
+const sendHelp = "Send a message and print the answer as it comes. MESSAGE - reads it from stdin; one that begins with - comes after --. An interrupt cancels the turn. At a terminal its calls are shown, and approvals asked for."
 
 func (v *send) flags(f *pflag.FlagSet) {
 	f.Var(optional{&v.p.RequestID}, "request-id", "id by which to cancel it, and to send it at most once")
@@ -57,7 +57,8 @@ func aboveZero(f *pflag.FlagSet, name string, value time.Duration) error {
 	return nil
 }
 
-// run prints the answer as it comes, or the whole result with --json.
+// run prints the answer as it comes, or the whole result as a value. Where a person attends to it, that
+// one is asked whether a turn that was halted goes on.
 func (v *send) run(ctx context.Context, a *App, c *client.Client, args []string) (err error) {
 	agent := args[0]
 	if v.p.Content, err = readMessage(a.Stdin, args[1]); err != nil {
@@ -72,25 +73,47 @@ func (v *send) run(ctx context.Context, a *App, c *client.Client, args []string)
 	if v.timeout != 0 {
 		v.p.TimeoutS = new(v.timeout.Seconds())
 	}
-	id := *v.p.RequestID
-	defer cancelOnInterrupt(ctx, a, c, agent, id)()
-	defer tellWaiting(ctx, a, c, agent)()
-	var result api.SendResult
-	var broken error // of stdout
-	if a.Structured() {
-		if result, err = client.Do(ctx, c, agent, api.Send, v.p); err == nil {
-			broken = a.PrintValue(result)
+	person := a.person()
+	defer person.close()
+	for {
+		s := &attended{a: a, c: c, agent: agent, id: *v.p.RequestID, person: person}
+		result, broken, err := v.once(ctx, s)
+		switch {
+		case err != nil:
+			return err
+		case broken != nil || person == nil || result.StopReason != string(protocol.StopMaxIterations) || !s.goesOn():
+			return errors.Join(broken, notAnswered(a, agent, result))
 		}
-	} else {
-		result, broken, err = streamed(a, c.SendStream(ctx, agent, v.p))
+		v.p.Content, v.p.Attachments, v.p.RequestID = "Go on.", nil, new(uuid.NewString())
+	}
+}
+
+// once sends the message, and tells of its turn. broken is what is wrong with stdout.
+func (v *send) once(ctx context.Context, s *attended) (result api.SendResult, broken, err error) {
+	defer cancelOnInterrupt(ctx, s.a, s.c, s.agent, s.id)()
+	told := false
+	if s.person != nil {
+		result, told, broken, err = s.attend(ctx, v.p)
+	}
+	if !told {
+		defer tellWaiting(ctx, s.a, s.c, s.agent)()
+	}
+	switch {
+	case told:
+	case s.a.Structured():
+		if result, err = client.Do(ctx, s.c, s.agent, api.Send, v.p); err == nil {
+			broken = s.a.PrintValue(result)
+		}
+	default:
+		result, broken, err = streamed(s.a, s.c.SendStream(ctx, s.agent, v.p))
 	}
 	if err != nil {
-		return a.serverEnded(err, fmt.Sprintf("; the same send with --request-id %s tells how the turn ended and does not run it again, which a new id does", id))
+		return result, broken, s.a.serverEnded(err, fmt.Sprintf("; the same send with --request-id %s tells how the turn ended and does not run it again, which a new id does", s.id))
 	}
-	if result.Truncated && !a.Structured() {
-		a.note("the answer was too long to be kept whole")
+	if result.Truncated && !s.a.Structured() {
+		s.a.note("the answer was too long to be kept whole")
 	}
-	return errors.Join(broken, notAnswered(a, agent, result))
+	return result, broken, nil
 }
 
 // Attachments are files of ours with what is in them; nil for none.

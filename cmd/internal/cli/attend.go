@@ -1,0 +1,359 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
+	"nexus.internal/protocol"
+)
+
+const (
+	// eventsPatience bounds the wait for the events of an agent, without which a send is not attended.
+	eventsPatience = 2 * time.Second
+	// endPatience bounds the wait for the last events of a turn whose result is there.
+	endPatience = time.Second
+	// shownResult is how many lines of a call's result are shown.
+	shownResult = 5
+)
+
+// attended is a send in front of a person: what its turn calls is shown, and the person is asked
+// for approvals. It belongs to one goroutine.
+type attended struct {
+	a         *App
+	c         *client.Client
+	agent, id string // of the agent and of the request
+	person    *person
+
+	text    *answer
+	turn    string // the turn that runs; "" for none that we know of
+	told    bool   // the end of ours
+	calls   map[string]shownCall
+	waiting []asked   // requests without an answer; the first one is asked
+	asks    *question // nil for none
+}
+
+// shownCall is a call that runs.
+type shownCall struct {
+	name  string
+	began time.Time
+}
+
+// attend sends a message. ok is false if the agent's events are not to be had: nothing was sent then.
+func (s *attended) attend(ctx context.Context, p api.SendParams) (result api.SendResult, ok bool, broken, err error) {
+	s.text, s.calls = &answer{out: s.a.out}, map[string]shownCall{}
+	following, leave := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer leave()
+	events := pump(following, &running, s.c.FollowAll(following, "", client.Filter{
+		Types: []string{"message_update", "turn_start", "turn_end", "permission_request", "permission_end"}, Agents: []string{s.agent},
+	}))
+	patience := time.NewTimer(eventsPatience)
+	defer patience.Stop()
+	select {
+	case _, ok = <-events: // that they are open
+	case <-patience.C:
+	}
+	if !ok {
+		return result, false, nil, nil
+	}
+	below := pump(following, &running, s.c.FollowAll(following, "", client.Filter{Types: []string{"permission_request", "permission_end"}}))
+	s.askAll(ctx, s.agent)
+	answered := make(chan error, 1)
+	running.Go(func() {
+		var err error
+		result, err = client.Do(ctx, s.c, s.agent, api.Send, p)
+		answered <- err
+	})
+	defer s.unask(false)
+	for over := false; !over || !s.told; {
+		select {
+		case event, more := <-events:
+			if !more {
+				events, s.told = nil, true
+				continue
+			}
+			s.happened(ctx, event)
+		case event, more := <-below: // of all agents
+			switch {
+			case !more:
+				below = nil
+			case event.Type == "open":
+				s.askAll(ctx, "")
+			case event.Agent() != s.agent: // else it comes among the agent's other events
+				s.happened(ctx, event)
+			}
+		case line, more := <-s.asks.line():
+			s.decide(ctx, line, more)
+		case err = <-answered:
+			over = true
+			patience.Reset(endPatience)
+		case <-patience.C:
+			s.told = s.told || over
+		}
+	}
+	if err == nil && s.text.complete(result) != nil { // the events were not all there
+		s.text.restart()
+		err = s.text.complete(result)
+	}
+	return result, true, s.text.end(), err
+}
+
+// pump passes events on until ctx ends, or they do.
+func pump(ctx context.Context, running *sync.WaitGroup, events iter.Seq2[client.Event, error]) <-chan client.Event {
+	out := make(chan client.Event)
+	running.Go(func() {
+		defer close(out)
+		for event, err := range events {
+			if err != nil {
+				return
+			}
+			select {
+			case out <- event:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return out
+}
+
+// happened shows an event of the agent, if it is one of our turn, and has the person asked about a request
+// of any agent.
+func (s *attended) happened(ctx context.Context, event client.Event) {
+	decoded, err := event.Decode()
+	if err != nil {
+		return // one that is wrong in itself tells us nothing
+	}
+	switch e := decoded.(type) {
+	case protocol.TurnStart:
+		if s.turn = e.TurnID; s.turn == s.id && e.Attempt > 1 {
+			s.text.restart()
+			s.note("the agent crashed; the answer begins anew")
+		}
+	case protocol.TurnEnd:
+		s.told = s.told || e.TurnID == s.id
+		s.turn = ""
+	case protocol.MessageUpdate:
+		if s.turn == s.id {
+			s.step(e.Event)
+		}
+	case protocol.PermissionRequest:
+		s.ask(ctx, asked{event.Agent(), e})
+	case protocol.PermissionEnd:
+		s.settle(e)
+	}
+}
+
+// step shows a step of our turn.
+func (s *attended) step(event protocol.AssistantEvent) {
+	switch e := event.(type) {
+	case protocol.TextDelta:
+		s.text.add(e.Delta)
+	case protocol.ToolcallStart:
+		s.calls[e.ToolID] = shownCall{e.ToolName, time.Now()}
+	case protocol.ToolcallInput:
+		s.line("○ " + strings.TrimRight(s.calls[e.ToolID].name+" "+mainInput(e.Input, s.person.width()), " "))
+	case protocol.ToolcallResult:
+		s.result(e)
+	case protocol.Retry:
+		s.note(fmt.Sprintf("the model's service failed (%s): try %d of %d in %v", e.Reason, e.Attempt, e.MaxAttempts, time.Duration(e.WaitMS)*time.Millisecond))
+	case protocol.Fallback:
+		s.note("asking " + e.Model + " instead: " + e.Reason)
+	}
+}
+
+// result shows how a call ended, and the beginning of its result.
+func (s *attended) result(e protocol.ToolcallResult) {
+	call := s.calls[e.ToolID]
+	delete(s.calls, e.ToolID)
+	head := "● " + cmp.Or(call.name, "tool")
+	if e.IsError {
+		head = "✗ " + cmp.Or(call.name, "tool") + " failed"
+	}
+	if !call.began.IsZero() {
+		head += fmt.Sprintf(" (%.1f s)", time.Since(call.began).Seconds())
+	}
+	s.line(head)
+	all := strings.Split(strings.TrimRight(e.Result, "\n"), "\n")
+	for i, text := range all {
+		if i == shownResult && len(all) > shownResult+1 {
+			s.line(fmt.Sprintf("  … %s more", Counted(len(all)-i, "line")))
+			break
+		}
+		if text != "" {
+			s.line("  " + firstOf(text, s.person.width()))
+		}
+	}
+}
+
+// line writes a line about a call to stderr, on a line of its own.
+func (s *attended) line(text string) {
+	s.text.newline()
+	s.a.errs.styled(faint, text)
+}
+
+func (s *attended) note(text string) {
+	s.text.newline()
+	s.a.note("%s", text)
+}
+
+// mainInput is the member of a call's input that tells most, else the whole.
+func mainInput(input []byte, most int) string {
+	for _, member := range []string{"command", "path", "pattern", "url", "agent_id", "job", "to", "query"} {
+		if value := gjson.GetBytes(input, member); value.Type == gjson.String && value.Str != "" {
+			return firstOf(value.Str, most)
+		}
+	}
+	if len(input) <= len("{}") {
+		return ""
+	}
+	return firstOf(string(input), most)
+}
+
+// askAll has the person asked about what waits already: of an agent, or with "" of all.
+func (s *attended) askAll(ctx context.Context, agent string) {
+	now, _ := pending(ctx, s.c, agent) // where it fails, the request is answered elsewhere
+	for _, one := range now {
+		s.ask(ctx, one)
+	}
+}
+
+// settle drops a request that needs no answer any more.
+func (s *attended) settle(e protocol.PermissionEnd) {
+	i := slices.IndexFunc(s.waiting, func(one asked) bool { return one.RequestID == e.RequestID })
+	if i < 0 {
+		return
+	}
+	s.waiting = slices.Delete(s.waiting, i, i+1)
+	if i == 0 && s.asks != nil {
+		s.unask(false)
+		s.note(e.RequestID + " was " + e.Outcome)
+	}
+	s.next()
+}
+
+// ask has the person asked, once those before are answered, if the agent that asks is ours or was
+// created by it.
+func (s *attended) ask(ctx context.Context, one asked) {
+	known := slices.ContainsFunc(s.waiting, func(other asked) bool { return other.RequestID == one.RequestID })
+	if known || !isBelow(ctx, s.c, one.AgentID, s.agent) {
+		return
+	}
+	s.waiting = append(s.waiting, one)
+	s.next()
+}
+
+// isBelow reports whether an agent is the one above, or was created by it or by one that it created.
+func isBelow(ctx context.Context, c *client.Client, agent, above string) bool {
+	if agent == above {
+		return true
+	}
+	all, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
+	if err != nil {
+		return false
+	}
+	parents := map[string]string{}
+	for _, one := range all.Agents {
+		parents[one.AgentID] = protocol.Value(one.ParentAgentID)
+	}
+	for range len(parents) {
+		if agent = parents[agent]; agent == above {
+			return true
+		}
+	}
+	return false
+}
+
+// next asks about the first request that waits, if nothing is asked.
+func (s *attended) next() {
+	if s.asks != nil || len(s.waiting) == 0 {
+		return
+	}
+	s.text.newline()
+	_ = s.a.Eprintf("%s waits for an approval:\n  %s", s.waiting[0].AgentID, s.waiting[0].describe()) // there is no other place to say that it fails
+	s.askFirst("allow it?")
+}
+
+// askFirst asks for an answer to the first request.
+func (s *attended) askFirst(text string) {
+	text += " y once, "
+	if slices.Contains(s.waiting[0].Decisions, protocol.AllowSession) {
+		text += "s for the session, "
+	}
+	if s.asks = s.person.ask(text + "n no, n REASON tells the model why: "); s.asks == nil {
+		s.leave()
+	}
+}
+
+// leave leaves the first request for somebody else to answer, and asks about the next one.
+func (s *attended) leave() {
+	one := s.waiting[0]
+	s.waiting = s.waiting[1:]
+	s.note(s.a.howToAnswer(one))
+	s.next()
+}
+
+// decide takes what the person answered; without an answer the request waits for somebody else's.
+func (s *attended) decide(ctx context.Context, line string, more bool) {
+	one := s.waiting[0]
+	s.unask(more)
+	word, reason, _ := strings.Cut(strings.TrimSpace(line), " ")
+	p := api.RespondPermissionParams{RequestID: one.RequestID}
+	switch strings.ToLower(word) {
+	case "y", "yes":
+		p.Decision = protocol.AllowOnce
+	case "s", "session":
+		p.Decision = protocol.AllowSession
+	case "n", "no":
+		p.Decision = protocol.Deny
+		if reason = strings.TrimSpace(reason); reason != "" {
+			p.Reason = &reason
+		}
+	}
+	switch {
+	case !more:
+		s.leave()
+	case slices.Contains(one.Decisions, p.Decision) && (p.Decision == protocol.Deny || reason == ""):
+		s.waiting = s.waiting[1:]
+		if _, err := client.Do(ctx, s.c, one.AgentID, api.RespondPermission, p); err != nil {
+			s.note(err.Error())
+		}
+		s.next()
+	default:
+		s.askFirst("one of these:")
+	}
+}
+
+// unask asks no more. Behind a question without an answer the line is ended.
+func (s *attended) unask(answered bool) {
+	if s.asks == nil {
+		return
+	}
+	s.asks.drop()
+	if s.asks = nil; !answered {
+		_ = s.a.Eprintf("\n")
+	}
+}
+
+// goesOn asks whether a turn that was halted at its limit of model calls is to go on.
+func (s *attended) goesOn() bool {
+	s.asks = s.person.ask("the turn was halted at its limit of model calls: go on? y/n ")
+	if s.asks == nil {
+		return false
+	}
+	line, more := <-s.asks.line()
+	s.unask(more)
+	word := strings.ToLower(strings.TrimSpace(line))
+	return word == "y" || word == "yes"
+}

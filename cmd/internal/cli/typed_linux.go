@@ -1,0 +1,6 @@
+package cli
+
+import "golang.org/x/sys/unix"
+
+// dropTyped drops what was typed at a terminal and not read.
+func dropTyped(fd int) error { return unix.IoctlSetInt(fd, unix.TCFLSH, unix.TCIFLUSH) }

@@ -1,0 +1,155 @@
+package main_test
+
+import (
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+)
+
+// attended begins nexus-rpc send in a terminal.
+func (s *live) attended(t *testing.T, columns int, args ...string) *person {
+	t.Helper()
+	at, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inTerminal(t, s.home, s.cwd, columns, append([]string{filepath.Join(programs, "nexus-rpc"), "--port", at.Port(), "send"}, args...)...)
+}
+
+// Who sends at a terminal sees the calls where they are made, and is asked for approvals: of the
+// agent, once and for the session, with a reason, and by a slip of the keys not at all.
+func TestASendAtATerminal(t *testing.T) {
+	s := newLive(t, nil)
+	s.call("/", "create_agent", `{"agent_id":"a","approvals":"ask","cwd":"`+s.cwd+`"}`)
+	p := s.attended(t, 80, "a", "write a.txt: hello")
+	p.sees("○ write_file a.txt", "● write_file (", "  wrote 5 bytes")
+	if err := p.leaves(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+	p = s.attended(t, 80, "a", "run touch b")
+	p.sees("○ shell touch b", "a waits for an approval:", `shell {"command":"touch b"}`, "allow it? y once, s for the session, n no, n REASON tells the model why:")
+	p.types("what?\r")
+	p.sees("one of these: y once, s for the session, n no, n REASON tells the model why:")
+	if _, err := os.Stat(filepath.Join(s.cwd, "b")); err == nil {
+		t.Error("it ran before the answer")
+	}
+	p.types("y\r")
+	p.sees("● shell (", "shell gave:")
+	if err := p.leaves(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+	if _, err := os.Stat(filepath.Join(s.cwd, "b")); err != nil {
+		t.Error("it did not run")
+	}
+	p = s.attended(t, 80, "a", "run touch c")
+	p.sees("tells the model why:")
+	p.types("n not that one\r")
+	p.sees("✗ shell failed", "not that one")
+	if err := p.leaves(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+
+	// Somebody else answers; an interrupt ends the turn and the question.
+	p = s.attended(t, 80, "a", "run touch d")
+	p.sees("tells the model why:")
+	request := gjson.Get(s.call("/agent/a", "get_permissions", `{}`), "result.pending.0.request_id").Str
+	s.call("/agent/a", "respond_permission", `{"request_id":"`+request+`","decision":"deny"}`)
+	p.sees(request + " was denied")
+	if err := p.leaves(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+	p = s.attended(t, 80, "a", "run touch e")
+	p.sees("tells the model why:")
+	p.types("\x03")
+	if err := p.leaves(); err == nil || !strings.Contains(p.text(), "the turn was cancelled") {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+}
+
+// A turn that was halted goes on if the person wants that; elsewhere it is said.
+func TestAHaltedSendAtATerminal(t *testing.T) {
+	s := newLive(t, nil)
+	s.call("/", "create_agent", `{"agent_id":"a","settings":{"max_iterations":1},"cwd":"`+s.cwd+`"}`)
+	p := s.attended(t, 100, "a", "list .")
+	p.sees("the turn was halted at its limit of model calls: go on? y/n")
+	p.types("y\r")
+	p.sees("I have no rule for \"Go on.\"")
+	if err := p.leaves(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+	p = s.attended(t, 100, "a", "list .")
+	p.sees("go on? y/n")
+	p.types("n\r")
+	if err := p.leaves(); err == nil || !strings.Contains(p.text(), "halted at its limit of model calls (max_iterations)") {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+}
+
+// What a tool or a model wrote is shown with what a terminal would act on escaped, and without
+// styles where NO_COLOR asks for that.
+func TestAHostileSendAtATerminal(t *testing.T) {
+	s := newLive(t, nil)
+	s.call("/", "create_agent", `{"agent_id":"a","preset":"trusted","cwd":"`+s.cwd+`"}`)
+	if err := os.WriteFile(filepath.Join(s.cwd, "evil.txt"), []byte("\x1b]0;title\x07\x1b[2Jgone"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := s.attended(t, 80, "a", "read evil.txt")
+	p.sees("○ read_file evil.txt", `\u001b]0;title\u0007\u001b[2Jgone`)
+	if err := p.leaves(); err != nil {
+		t.Error(err)
+	}
+	p.mu.Lock()
+	raw := p.raw.String()
+	p.mu.Unlock()
+	if strings.Contains(raw, "\x1b]") || strings.Contains(raw, "\x1b[2J") || !strings.Contains(raw, "\x1b[2m○ read_file") {
+		t.Errorf("it showed %q", raw)
+	}
+	env, err := exec.LookPath("env")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, _ := url.Parse(s.url)
+	p = inTerminal(t, s.home, s.cwd, 80, env, "NO_COLOR=1", filepath.Join(programs, "nexus-rpc"), "--port", at.Port(), "send", "a", "list .")
+	p.sees("○ list_directory", "● list_directory (")
+	if err := p.leaves(); err != nil {
+		t.Error(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if strings.Contains(p.raw.String(), "\x1b") {
+		t.Errorf("it showed %q", p.raw.String())
+	}
+}
+
+// A call of an agent that the one at work created waits for the same person; one of another agent does not.
+func TestASendOfAnAgentWithOthersBelowAtATerminal(t *testing.T) {
+	scenario := filepath.Join(t.TempDir(), "family.json")
+	if err := os.WriteFile(scenario, []byte(`{"after": "offline", "turns": [{"match": "make a worker", "steps": [
+		{"tool": {"name": "nexus_create", "input": {"agent_id": "worker", "preset": "trusted", "initial_message": "run touch made"}}},
+		{"text": "The worker is there."}]}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newLive(t, func(cmd *exec.Cmd) { cmd.Args = append(cmd.Args, "--scenario", scenario) })
+	for _, name := range []string{"boss", "stranger"} {
+		s.call("/", "create_agent", `{"agent_id":"`+name+`","approvals":"ask","cwd":"`+s.cwd+`"}`)
+	}
+	stranger := s.attended(t, 80, "stranger", "run touch elsewhere")
+	stranger.sees("tells the model why:")
+	p := s.attended(t, 80, "boss", "make a worker")
+	p.sees("○ nexus_create worker", "worker waits for an approval:", `shell {"command":"touch made"}`, "tells the model why:")
+	p.types("y\r")
+	p.sees("● nexus_create (", "The worker is there.")
+	if err := p.leaves(); err != nil || strings.Contains(p.text(), "stranger") {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+	if _, err := os.Stat(filepath.Join(s.cwd, "made")); err != nil {
+		t.Error("it did not run")
+	}
+	stranger.types("n\r")
+	stranger.sees("✗ shell failed")
+}
