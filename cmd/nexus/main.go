@@ -41,6 +41,7 @@ func main() {
 	app.Add(initCommand(app))
 	app.Add(doctorCommand(app))
 	app.Add(logsCommand(app))
+	app.Add(topCommand(app))
 	app.Add(mcpserve.Command(app))
 	app.Add(yamlcheck.Command(os.Stdout))
 	addBackup(app)

@@ -11,27 +11,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keyboard is a terminal that is read. What was typed before the terminal was ours came through its
+// Keyboard is a terminal that is read. What was typed before the terminal was ours came through its
 // line editing, which makes a line feed of Enter: it is made Enter again.
-type keyboard struct {
+type Keyboard struct {
 	*os.File
 	ahead     atomic.Bool // nothing was read since the terminal became ours
 	suspended atomic.Bool // the terminal was given back
 }
 
-// suspend gives the terminal back, and stops until we go on.
-func (k *keyboard) suspend() tea.Msg {
+// NewKeyboard reads a terminal.
+func NewKeyboard(terminal *os.File) *Keyboard {
+	k := &Keyboard{File: terminal}
+	k.ahead.Store(true)
+	return k
+}
+
+// Suspend is a [tea.Cmd] that gives the terminal back, and stops until we go on.
+func (k *Keyboard) Suspend() tea.Msg {
 	k.ahead.Store(true)
 	k.suspended.Store(true)
 	return tea.Suspend()
 }
 
-// continued is a SIGCONT.
-type continued struct{}
-
 // resume takes the terminal again after a stop that nobody could see coming: whoever stopped us has
 // set it as they like it.
-func (k *keyboard) resume() tea.Cmd {
+func (k *Keyboard) resume() tea.Cmd {
 	if k.suspended.CompareAndSwap(true, false) {
 		return nil // bubbletea takes it
 	}
@@ -57,7 +61,7 @@ func (nothing) SetStdin(io.Reader)  {}
 func (nothing) SetStdout(io.Writer) {}
 func (nothing) SetStderr(io.Writer) {}
 
-func (k *keyboard) Read(p []byte) (int, error) {
+func (k *Keyboard) Read(p []byte) (int, error) {
 	state, err := term.GetState(k.Fd())
 	edited := err == nil && state.Iflag&unix.ICRNL != 0 // after a stop, until it is ours again
 	n, err := k.File.Read(p)

@@ -21,7 +21,7 @@ type model struct {
 	height  int
 	leaving bool // Ctrl-C was typed, and nothing else since
 
-	keyboard *keyboard
+	keyboard *Keyboard
 	working  int               // how much work is under way
 	early    []tea.KeyPressMsg // keys that wait for somebody to talk to
 
@@ -46,7 +46,7 @@ const (
 	inputLines = 10
 )
 
-func newModel(t *talk, h *history, k *keyboard) *model {
+func newModel(t *talk, h *history, k *Keyboard) *model {
 	m := &model{t: t, history: h, keyboard: k, input: textarea.New()}
 	m.input.Prompt, m.input.ShowLineNumbers, m.input.Placeholder = "", false, ""
 	m.input.DynamicHeight, m.input.MaxHeight, m.input.MinHeight, m.input.CharLimit = true, inputLines, 1, 0
@@ -122,8 +122,6 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, m.ticking()
 	case cleared:
 		return m, tea.ClearScreen
-	case continued:
-		return m, m.keyboard.resume()
 	case completions:
 		m.complete(msg)
 		return m, nil
@@ -174,7 +172,7 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 			return m.show(m.t.handle(ended(nil)))
 		}
 	case "ctrl+z":
-		return m.keyboard.suspend
+		return m.keyboard.Suspend
 	case "ctrl+l":
 		return tea.ClearScreen
 	case "ctrl+r":

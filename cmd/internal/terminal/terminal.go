@@ -77,11 +77,17 @@ func Run(ctx context.Context, c *client.Client, o Options) error {
 func drawn(ctx context.Context, c *client.Client, o Options) (*talk, error) {
 	var program *tea.Program
 	t := newTalk(ctx, c, o, func(msg any) { program.Send(msg) })
-	signals := make(chan os.Signal, 4)
-	k := &keyboard{File: o.Terminal}
-	k.ahead.Store(true)
+	k := NewKeyboard(o.Terminal)
 	m := newModel(t, openHistory(o.Home), k)
 	program = tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(k), tea.WithOutput(o.Stdout), tea.WithEnvironment(o.Environ))
+	t.chat.approvals()
+	return t, Show(program, k)
+}
+
+// Show runs a program that draws on the terminal of k, until it ends or a signal ends it, SIGHUP, too.
+// The terminal is then as it was before. After a stop that nobody could see coming the program goes on.
+func Show(program *tea.Program, k *Keyboard) error {
+	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGCONT)
 	done := make(chan struct{})
 	var watching sync.WaitGroup
@@ -91,8 +97,8 @@ func drawn(ctx context.Context, c *client.Client, o Options) (*talk, error) {
 			case s := <-signals:
 				if s == syscall.SIGHUP {
 					program.Quit()
-				} else {
-					program.Send(continued{})
+				} else if again := k.resume(); again != nil {
+					program.Send(again())
 				}
 			case <-done:
 				return
@@ -104,12 +110,11 @@ func drawn(ctx context.Context, c *client.Client, o Options) (*talk, error) {
 		close(done)
 		watching.Wait()
 	}()
-	t.chat.approvals()
 	_, err := program.Run()
 	if errors.Is(err, tea.ErrInterrupted) {
 		err = nil
 	}
-	return t, err
+	return err
 }
 
 // plainly is the talk by lines.

@@ -1,0 +1,139 @@
+package top
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/cmd/internal/terminal"
+	"nexus.internal/fixtures"
+)
+
+// minutes are the samples of three minutes: an agent that works, with one that it has created, one
+// that is gone, and names and errors that would act on a terminal.
+func minutes(m *model) {
+	const hostile = "\x1b[2J\x1b]0;owned\x07\u202egnp.exe\n\u009b5n 日本語"
+	for second := range 180 {
+		used := uint64(400*second + second*second)
+		infos := []api.AgentInfo{
+			{
+				AgentID: "main", CreatedAt: "a", State: "busy", PID: new(4711), Incarnation: 1, Queued: 2, Model: new("offline"), RequestID: new("r-1"),
+				MemoryBytes: new(int64(30<<20 + second<<17)), CPUSeconds: new(float64(second*second) / 400), TokensUsed: &used, CostUsed: new(float64(used) / 1e6),
+				PendingPermissions: 1, Cwd: new("/home/me/project"),
+			},
+			{
+				AgentID: "worker-with-a-long-name", CreatedAt: "b", State: "ready", PID: new(4712), Incarnation: 3, Restarts: 2, Model: new(hostile), ParentAgentID: new("main"),
+				MemoryBytes: new(int64(12 << 20)), CPUSeconds: new(float64(second / 30 * 2)), TokensUsed: new(used / 2), CostUsed: new(float64(used) / 2e6),
+			},
+			{AgentID: "stopped", CreatedAt: "c", State: "stopped", TokensUsed: new(uint64(12)), CostUsed: new(0.0)},
+			{AgentID: hostile, CreatedAt: "d", State: "failed", LastError: new(hostile)},
+		}
+		if second < 60 {
+			infos = append(infos, api.AgentInfo{AgentID: "gone", CreatedAt: "e", State: "ready", MemoryBytes: new(int64(100 << 20))})
+		}
+		m.Update(sampled{infos: infos, at: time.Duration(second) * time.Second})
+	}
+}
+
+// What the screen looks like, at which widths, and sorted by which columns.
+func TestScreens(t *testing.T) {
+	for _, size := range []struct {
+		width, height int
+		by            column
+	}{{80, 20, byProcessor}, {120, 20, byMemory}, {200, 20, byTokens}, {60, 20, byAgent}, {40, 12, byState}} {
+		name := fmt.Sprintf("%d", size.width)
+		t.Run(name, func(t *testing.T) {
+			m := &model{by: size.by}
+			m.Update(tea.WindowSizeMsg{Width: size.width, Height: size.height})
+			minutes(m)
+			lines := m.screen()
+			for _, line := range lines {
+				if width := ansi.StringWidth(line); width > size.width {
+					t.Errorf("%d columns: %q", width, line)
+				}
+				for _, r := range ansi.Strip(line) {
+					if r < ' ' || 0x7f <= r && r <= 0x9f || r == 0x202e {
+						t.Errorf("%q would act on a terminal", line)
+					}
+				}
+			}
+			if len(lines) != size.height {
+				t.Errorf("%d lines, want %d", len(lines), size.height)
+			}
+			got := ansi.Strip(strings.Join(lines, "\n")) + "\n"
+			fixtures.Golden(t, "terminal/top-"+name+".txt", []byte(got))
+		})
+	}
+}
+
+// panicky panics at a key.
+type panicky struct{ *model }
+
+func (p panicky) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	if key, ok := msg.(tea.KeyPressMsg); ok && key.String() == "x" {
+		panic("as a test wants it")
+	}
+	_, cmd := p.model.Update(msg)
+	return p, cmd
+}
+
+func (panicky) Init() tea.Cmd { return nil }
+
+// A panic leaves the terminal as it was.
+func TestPanic(t *testing.T) {
+	keys, screen, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer keys.Close()
+	defer screen.Close()
+	state := func() unix.Termios {
+		state, err := unix.IoctlGetTermios(int(screen.Fd()), unix.TCGETS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *state
+	}
+	if err := pty.Setsize(keys, &pty.Winsize{Rows: 20, Cols: 80}); err != nil {
+		t.Fatal(err)
+	}
+	before := state()
+	k := terminal.NewKeyboard(screen)
+	program := tea.NewProgram(panicky{&model{}}, tea.WithInput(k), tea.WithOutput(screen), tea.WithEnvironment([]string{"TERM=xterm-256color"}))
+	ended := make(chan error, 1)
+	go func() { ended <- terminal.Show(program, k) }()
+	var raw strings.Builder
+	read := func(until string) {
+		t.Helper()
+		buffer := make([]byte, 4096)
+		for from := raw.Len(); !strings.Contains(raw.String()[from:], until); {
+			n, err := keys.Read(buffer)
+			if err != nil {
+				t.Fatalf("%v before %q:\n%q", err, until, raw.String())
+			}
+			raw.Write(buffer[:n])
+		}
+	}
+	read("no agents")
+	if _, err := keys.WriteString("x"); err != nil {
+		t.Fatal(err)
+	}
+	read("\x1b[?1049l")
+	if err := <-ended; !errors.Is(err, tea.ErrProgramPanic) {
+		t.Errorf("it ended with %v", err)
+	}
+	if after := state(); after != before {
+		t.Errorf("the terminal was %+v and is %+v", before, after)
+	}
+	if text := raw.String(); strings.LastIndex(text, "\x1b[?25l") > strings.LastIndex(text, "\x1b[?25h") {
+		t.Error("the cursor is hidden")
+	}
+}
