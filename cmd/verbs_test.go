@@ -14,7 +14,7 @@ import (
 // withoutVerb are the methods that no verb of nexus-rpc uses: `nexus-rpc call` does.
 var withoutVerb = map[string]bool{
 	"revoke_allowances": true, "fork": true, "new_session": true, "create_plan": true, "execute_task": true, "get_agent_summaries": true, "get_limits": true,
-	"list_models": true, "list_runs": true,
+	"list_runs":  true,
 	"mcp_status": true, "rotate_key": true, "rpc.discover": true, "set_limits": true, "get_notes": true, "get_run": true, "get_settings": true, "set_settings": true,
 	"update_context": true, "validate_code": true,
 }

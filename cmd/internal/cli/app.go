@@ -75,7 +75,6 @@ func New(o Options) *App {
 		Args:          VerbsOnly,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	a.root.CompletionOptions.HiddenDefaultCmd = true
 	a.root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		problem := badflag.Problem(err, cmd.Flags())
 		if _, unknown := errors.AsType[*pflag.NotExistError](err); unknown && problem == err.Error() && strings.Contains(cmd.Use, "MESSAGE") {
@@ -130,6 +129,9 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	defer signal.Stop(pipes)
 	a.root.SetArgs(args)
 	a.prepare(a.root)
+	if completing(args) {
+		a.completes(a.root)
+	}
 	ran, err := a.root.ExecuteContextC(ctx)
 	err = errors.Join(err, a.helpErr)
 	if lost := a.out.flush(); !errors.Is(err, lost) { // cobra does not tell that of a help text

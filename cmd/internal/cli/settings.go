@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -197,6 +198,21 @@ func permissions(ctx context.Context, a *App, c *client.Client, args []string) e
 		}
 		return a.table(rows)
 	})
+}
+
+func tellModels(a *App, r api.ListModelsResult) error {
+	rows := [][]string{{"MODEL", "WINDOW", "IN", "OUT"}} // tokens; US dollars for a million
+	for _, m := range r.Models {
+		window, in, out := "-", "-", "-"
+		if m.ContextWindow > 0 {
+			window = strconv.FormatUint(m.ContextWindow, 10)
+		}
+		if m.Price != nil {
+			in, out = fmt.Sprintf("$%g", m.Price.Input), fmt.Sprintf("$%g", m.Price.Output)
+		}
+		rows = append(rows, []string{m.Provider + "/" + m.ModelID, window, in, out})
+	}
+	return a.table(rows)
 }
 
 func tellTools(a *App, r api.ListToolsResult) error {

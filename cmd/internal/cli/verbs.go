@@ -101,6 +101,7 @@ func verbs() []row {
 			use: "permissions AGENT [PRESET]", least: 1, most: 2, of: api.SetPermissions.Row(), do: action(permissions),
 			short: "Show what the agent may do, or give it another preset at once",
 		},
+		{use: "models AGENT", names: "models.#.model_id", least: 1, most: 1, of: api.ListModels.Row(), do: shows(api.ListModels, api.None{}, tellModels)},
 		{use: "tools AGENT", names: "tools.#.name", least: 1, most: 1, of: api.ListTools.Row(), do: shows(api.ListTools, api.None{}, tellTools)},
 		{use: "mcp AGENT [SERVER] [TARGET] [FLAGS]", names: "[servers.#.name,server.name]|@flatten", least: 1, most: 3, of: api.MCPListServers.Row(), short: "List the agent's MCP servers, or start or end one", long: mcpHelp, do: new(mcp)},
 		{use: "messages AGENT [FLAGS]", least: 1, most: 1, of: api.GetMessages.Row(), do: new(messages)},
