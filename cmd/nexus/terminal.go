@@ -44,6 +44,7 @@ func (v *conversation) flags(f *pflag.FlagSet) {
 	f.BoolVar(&v.yolo, "yolo", false, "the same as --preset yolo, which the owner of the server has to allow (allow_yolo)")
 	f.StringVar(&v.logDir, "log-dir", "", "log all sessions in this directory; of the server, if one is started")
 	f.BoolVar(&v.rawLog, "raw-log", false, "log all sessions with every event; of the server, if one is started")
+	f.BoolVar(&v.o.Verbose, "verbose", false, "show calls whole, and what each turn took")
 	f.BoolVar(&v.o.Plain, "plain", false, "read and write lines, and draw nothing twice: for screen readers, and terminals that cannot do more")
 }
 

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"fmt"
 	"io"
 	"net/url"
 	"os"
@@ -319,6 +320,37 @@ func TestTypingAtATerminal(t *testing.T) {
 	p.sees("branch goes on from here", "branch · offline")
 	p.types("/new\r")
 	p.sees("a new conversation begins")
+	p.types("/quit\r")
+	if err := p.leaves(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+}
+
+// A request that is longer than the screen is read in the scrollback, a cut result is shown whole on
+// demand, and so are the events.
+func TestLongCallsAtATerminal(t *testing.T) {
+	begin, _, _ := talker(t)
+	p := begin(80, "--fresh")
+	p.sees(".1 · offline")
+	p.types("\x1b[200~run touch d; seq 1001 1040")
+	for i := range 40 {
+		p.types(fmt.Sprintf("\n# line %d", i))
+	}
+	p.types("\x1b[201~\r")
+	p.sees("# line 0\n", "# line 39\n", "waits for your approval: .1: ", "y once")
+	p.types("y")
+	p.sees("· allowed: ", "1005", "… 36 lines more")
+	p.types("\x0f")
+	p.sees("\n  1006\n", "\n  1040\n")
+	p.types("\x0f")
+	p.sees("no call is folded", "of 128.0k tokens")
+	if text := p.text(); strings.Contains(text, "○") || strings.Count(text, "offline") != 1 {
+		t.Errorf("what has changed is left behind:\n%s", text)
+	}
+	p.types("/events 3\r")
+	p.sees(" agent_end {\"type\":\"agent_end\"", " turn_end {")
+	p.types("/events 0\r")
+	p.sees("usage: /events [N]")
 	p.types("/quit\r")
 	if err := p.leaves(); err != nil {
 		t.Errorf("it ended with %v:\n%s", err, p.text())

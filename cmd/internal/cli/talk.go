@@ -25,9 +25,9 @@ const cancelPatience = 10 * time.Second
 // maxStdin bounds a message from stdin, in bytes: what a request can carry.
 const maxStdin = 1 << 20
 
-// maxAttached bounds what the attachments of a request bring, in bytes: its message and the rest
+// MaxAttached bounds what the attachments of a request bring, in bytes: its message and the rest
 // have to fit into the same MiB.
-const maxAttached = 900 << 10
+const MaxAttached = 900 << 10
 
 // send is the verb that sends a message.
 type send struct {
@@ -125,8 +125,8 @@ func Attachments(paths []string) (*[]protocol.Attachment, error) {
 		if err != nil {
 			return nil, err
 		}
-		if total += len(protocol.Value(a.Text)) + len(protocol.Value(a.Data)); total > maxAttached {
-			return nil, fmt.Errorf("the attachments have more than the %d bytes that a request can carry (images and other bytes take a third more): put them where the agent reads them, and name them in the message", maxAttached)
+		if total += len(protocol.Value(a.Text)) + len(protocol.Value(a.Data)); total > MaxAttached {
+			return nil, fmt.Errorf("the attachments have more than the %d bytes that a request can carry (images and other bytes take a third more): put them where the agent reads them, and name them in the message", MaxAttached)
 		}
 		list = append(list, a)
 	}

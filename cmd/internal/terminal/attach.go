@@ -23,7 +23,31 @@ func attachments(cwd, text string) (*[]protocol.Attachment, error) {
 			paths = append(paths, path)
 		}
 	}
-	return cli.Attachments(paths)
+	return attached(paths)
+}
+
+// attached are files with what is in them; by their paths alone, those that a request has no room for:
+// the agent reads them itself.
+func attached(paths []string) (*[]protocol.Attachment, error) {
+	small, rest := []string(nil), []protocol.Attachment(nil)
+	room := int64(cli.MaxAttached)
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if in := (info.Size() + 2) / 3 * 4; in <= room { // in base64
+			small, room = append(small, path), room-in
+		} else {
+			rest = append(rest, protocol.Attachment{Path: path})
+		}
+	}
+	list, err := cli.Attachments(small)
+	if err == nil && rest != nil {
+		rest = append(protocol.Value(list), rest...)
+		list = &rest
+	}
+	return list, err
 }
 
 // resolved is a path as a person types it: from the directory, or from the home by ~.

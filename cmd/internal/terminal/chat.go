@@ -32,6 +32,7 @@ type (
 	wants struct {
 		agent   string
 		request protocol.PermissionRequest
+		told    bool // in full
 	}
 	settled struct{ id string }
 )
@@ -210,7 +211,7 @@ func (c *chat) approvals() {
 			}
 			switch e := decoded.(type) {
 			case protocol.PermissionRequest:
-				c.tell(wants{event.Agent(), e})
+				c.tell(wants{agent: event.Agent(), request: e})
 			case protocol.PermissionEnd:
 				c.tell(settled{e.RequestID})
 			}
@@ -226,7 +227,7 @@ func (c *chat) waiting() {
 	}
 	for _, one := range all.Agents {
 		for _, request := range one.Pending {
-			c.tell(wants{one.AgentID, request})
+			c.tell(wants{agent: one.AgentID, request: request})
 		}
 	}
 }

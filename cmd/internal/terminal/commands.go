@@ -46,6 +46,8 @@ func commands() map[string]command {
 		"save":    {"[NAME]", "Save a temporary agent under a name, or a copy of a named one", saveAs},
 		"send":    {"AGENT MESSAGE", "Send a message to another agent, and show its answer", sendTo},
 		"cancel":  {"[AGENT REQUEST_ID]", "Cancel the running turn", cancelTurn},
+		"events":  {"[N]", "List the current agent's last events, 20 of them", lastEvents},
+		"unfold":  {"", "Show the last call whole whose result was cut; again, the one before it", func(t *talk, _ []string) ([]string, work) { return t.shown.unfold(), nil }},
 		"new":     {"", "Discard the conversation and begin another", anew},
 		"fork":    {"NAME", "Go on with a copy of the conversation, as another agent", forkTo},
 		"clear":   {"", "Clear the screen", func(*talk, []string) ([]string, work) { return nil, func() any { return cleared{} } }},

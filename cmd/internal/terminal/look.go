@@ -16,8 +16,9 @@ import (
 // look is how things are shown: in lines of the terminal's width. With plain there are no
 // styles, and no signs that a screen reader would spell.
 type look struct {
-	width int // columns; 0 breaks no lines
-	plain bool
+	width   int // columns; 0 breaks no lines
+	plain   bool
+	verbose bool // calls are shown whole
 }
 
 var (
@@ -187,25 +188,45 @@ func (l look) sign(s string) string {
 	return s
 }
 
-// called is a call that has ended: a line, and the beginning of its result, or the change that it made.
-func (l look) called(c *call, took time.Duration, e protocol.ToolcallResult) []string {
-	sign, s, word := "● ", green, ""
-	if e.IsError {
-		sign, s, word = "✗ ", red, " failed"
-	}
-	lines := []string{l.head(l.sign(sign), s, c, fmt.Sprintf("%s (%.1f s)", word, took.Seconds()))}
-	if change := l.change(c); change != nil && !e.IsError {
-		return append(lines, change...)
+// called is a call that has ended: a line, and the beginning of its result, or the change that it
+// made. folded reports whether there is more.
+func (l look) called(c *call, took time.Duration, e protocol.ToolcallResult) (lines []string, folded bool) {
+	lines = l.ended(c, took, e.IsError)
+	if change := l.change(c, maxChange); change != nil && !e.IsError {
+		return append(lines, change...), len(change) > maxChange
 	}
 	result := l.lines(dim, strings.TrimRight(e.Result, "\n"))
 	if more := len(result) - shownResult; more > 1 {
-		result = append(result[:shownResult:shownResult], l.style(dim, fmt.Sprintf("  … %s more", cli.Counted(more, "line"))))
+		return append(append(lines, result[:shownResult]...), l.style(dim, fmt.Sprintf("  … %s more", cli.Counted(more, "line")))), true
 	}
-	return append(lines, result...)
+	return append(lines, result...), false
 }
 
-// change is what a call changed in files, as lines that begin with + and -; nil for other tools.
-func (l look) change(c *call) []string {
+// whole is a call that has ended, with its input, and all of its result.
+func (l look) whole(c *call, took time.Duration, e protocol.ToolcallResult) []string {
+	lines := l.ended(c, took, e.IsError)
+	if change := l.change(c, len(c.raw)); change != nil {
+		lines = append(lines, change...)
+	} else if command := gjson.GetBytes(c.raw, "command"); command.Type == gjson.String {
+		lines = append(lines, l.lines(lipgloss.NewStyle(), command.Str)...)
+	} else {
+		lines = append(lines, l.lines(lipgloss.NewStyle(), string(c.raw))...)
+	}
+	return append(lines, l.lines(dim, strings.TrimRight(e.Result, "\n"))...)
+}
+
+// ended is the line of a call that has ended.
+func (l look) ended(c *call, took time.Duration, failed bool) []string {
+	sign, s, word := "● ", green, ""
+	if failed {
+		sign, s, word = "✗ ", red, " failed"
+	}
+	return []string{l.head(l.sign(sign), s, c, fmt.Sprintf("%s (%.1f s)", word, took.Seconds()))}
+}
+
+// change is what a call changed in files, as at most so many lines that begin with + and -, and one
+// that says that there are more; nil for other tools.
+func (l look) change(c *call, most int) []string {
 	var old, added string
 	switch input := gjson.ParseBytes(c.raw); c.name {
 	case "edit_file":
@@ -216,11 +237,11 @@ func (l look) change(c *call) []string {
 	case "write_file":
 		added = input.Get("content").Str
 	case "apply_patch":
-		return l.patch(input.Get("patch").Str)
+		return l.patch(input.Get("patch").Str, most)
 	default:
 		return nil
 	}
-	return l.patch(prefixed("-", old) + prefixed("+", added))
+	return l.patch(prefixed("-", old)+prefixed("+", added), most)
 }
 
 func whole(text string) string {
@@ -242,11 +263,14 @@ func prefixed(mark, text string) string {
 const maxChange = 40
 
 // patch shows the lines of a patch by their first characters.
-func (l look) patch(text string) []string {
+func (l look) patch(text string, most int) []string {
+	if text == "" {
+		return nil
+	}
 	var out []string
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
-		if len(out) == maxChange {
-			return append(out, l.style(dim, "  …"))
+		if len(out) >= most {
+			return append(out[:most], l.style(dim, "  …"))
 		}
 		s := lipgloss.NewStyle()
 		switch {

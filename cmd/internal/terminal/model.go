@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,14 +75,21 @@ func (m *model) print() tea.Cmd {
 	case m.printing:
 		return nil
 	case len(m.lines) > 0:
-		text := strings.Join(m.lines, "\n")
+		var all []tea.Cmd
+		for lines := range slices.Chunk(m.lines, max(1, m.height-m.tallest())) {
+			all = append(all, tea.Println(strings.Join(lines, "\n")))
+		}
 		m.lines, m.printing = nil, true
-		return tea.Sequence(tea.Println(text), func() tea.Msg { return printed{} })
+		return tea.Sequence(append(all, func() tea.Msg { return printed{} })...)
 	case m.t.over:
 		return tea.Quit
 	}
 	return nil
 }
+
+// tallest is how many lines change at most. bubbletea prints above them what the rest of the screen has
+// room for: of more, it would leave a copy of what changes in the scrollback.
+func (m *model) tallest() int { return max(1, m.height*2/3) }
 
 // do has work done.
 func (m *model) do(w work) tea.Cmd {
@@ -173,6 +181,8 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 		}
 	case "ctrl+z":
 		return m.keyboard.Suspend
+	case "ctrl+o":
+		return m.show(m.t.shown.unfold(), nil)
 	case "ctrl+l":
 		return tea.ClearScreen
 	case "ctrl+r":
@@ -294,13 +304,13 @@ func (m *model) View() tea.View {
 	}
 	below := m.below()
 	input := strings.Split(m.input.View(), "\n")
-	most := max(1, m.height-len(below)-len(input)-2)
+	most := max(1, m.tallest()-len(below)-len(input))
 	above := m.t.shown.pending(most)
 	for _, q := range m.t.queued {
 		above = append(above, m.t.look().style(dim, ansi.Truncate("  queued: "+cli.Harmless(q.text, true), m.width, "…")))
 	}
 	above = append(above, m.asked()...)
-	above = above[max(0, len(above)-max(1, m.height-len(input)-2)):]
+	above = above[max(0, len(above)-most):]
 	prompt := m.prompt()
 	for i := range input {
 		if i == 0 {

@@ -2,7 +2,6 @@ package terminal
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -113,12 +112,12 @@ type message struct {
 func newTalk(ctx context.Context, c *client.Client, o Options, tell telling) *talk {
 	return &talk{
 		ctx: ctx, c: c, o: o, chat: newChat(ctx, c, tell), met: map[string]bool{}, own: map[string]string{},
-		shown: transcript{look: look{plain: o.Plain}, now: time.Now},
+		shown: transcript{look: look{plain: o.Plain, verbose: o.Verbose}, now: time.Now},
 	}
 }
 
 // look is how things are shown; from any goroutine.
-func (t *talk) look() look { return look{width: int(t.width.Load()), plain: t.o.Plain} }
+func (t *talk) look() look { return look{int(t.width.Load()), t.o.Plain, t.o.Verbose} }
 
 // resize takes the terminal's width.
 func (t *talk) resize(width int) {
@@ -209,10 +208,7 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 			return nil
 		}
 	case ours:
-		t.requests = append(t.requests, wants(m))
-		if t.o.Plain {
-			return t.requestLines(), nil
-		}
+		return t.asked(wants(m)), nil
 	case settled:
 		t.settle(m.id)
 	case said:
@@ -484,69 +480,4 @@ func (t *talk) interrupt() (work, bool) {
 		}
 		return nil
 	}, true
-}
-
-// decide answers the request that waits longest.
-func (t *talk) decide(decision protocol.Decision, reason string) work {
-	if len(t.requests) == 0 {
-		return nil
-	}
-	r := t.requests[0]
-	t.requests = t.requests[1:]
-	what := map[protocol.Decision]string{protocol.AllowOnce: "allowed", protocol.AllowSession: "allowed for this session", protocol.Deny: "denied"}[decision]
-	return func() any {
-		if err := t.chat.answer(r.agent, r.request.RequestID, decision, reason); err != nil {
-			return said{t.look().problem(cli.Harmless(err.Error(), true))}
-		}
-		return said{t.look().note(what + ": " + cli.Harmless(r.request.Summary, true))}
-	}
-}
-
-// mayAllowSession reports whether the waiting request can be allowed for the session.
-func (t *talk) mayAllowSession() bool {
-	for _, d := range t.requests[0].request.Decisions {
-		if d == protocol.AllowSession {
-			return true
-		}
-	}
-	return false
-}
-
-// requestLines are the request that waits longest, in full, and how to answer it.
-func (t *talk) requestLines() []string {
-	if len(t.requests) == 0 {
-		return nil
-	}
-	r := t.requests[0]
-	lines := []string{t.look().style(yellow, "waits for your approval:")}
-	lines = append(lines, t.look().wrap(strings.TrimRight(cli.DescribeRequest(r.agent, r.request), "\n"), "  ")...)
-	var input []byte = r.request.Input
-	if change := t.look().change(&call{name: r.request.ToolName, raw: input}); change != nil {
-		lines = append(lines, change...)
-	}
-	choices := "y once"
-	if t.mayAllowSession() {
-		choices += ", s for this session"
-	}
-	choices += ", n no, r no with a reason"
-	if more := len(t.requests) - 1; more > 0 {
-		choices += fmt.Sprintf(" (%d more wait)", more)
-	}
-	return append(lines, t.look().style(bold, choices))
-}
-
-// approve takes the answer y, s, n or r to a request; false for any other.
-func (t *talk) approve(key string) (work, bool) {
-	switch {
-	case key == "y":
-		return t.decide(protocol.AllowOnce, ""), true
-	case key == "s" && t.mayAllowSession():
-		return t.decide(protocol.AllowSession, ""), true
-	case key == "n":
-		return t.decide(protocol.Deny, ""), true
-	case key == "r":
-		t.question = &question{text: "the reason, for the model:", answer: func(reason string) work { return t.decide(protocol.Deny, reason) }}
-		return nil, true
-	}
-	return nil, false
 }

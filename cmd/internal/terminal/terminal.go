@@ -38,6 +38,8 @@ type Options struct {
 	// Terminal is where a person types; nil where none does: then each line waits for the end of what the
 	// one before has begun.
 	Terminal *os.File
+	// Verbose shows calls whole, and what each turn took.
+	Verbose bool
 	// Plain has lines read and written, and nothing drawn.
 	Plain bool
 	// Started says that the server was started for us: it is ended with the talk, unless others

@@ -36,6 +36,30 @@ type transcript struct {
 	calls    []*call
 	spoke    bool // the running turn has shown text
 	stop     protocol.StopReason
+	began    time.Time // of the running turn
+	usage    protocol.TurnUsage
+	folded   []folded // the last of them
+}
+
+// maxFolded is how many calls are kept that were not shown whole.
+const maxFolded = 32
+
+// folded is a call of which more can be shown.
+type folded struct {
+	call   *call
+	took   time.Duration
+	result protocol.ToolcallResult
+}
+
+// unfold shows the last folded call whole, and forgets it.
+func (t *transcript) unfold() []string {
+	last := len(t.folded) - 1
+	if last < 0 {
+		return []string{t.look.note("no call is folded")}
+	}
+	f := t.folded[last]
+	t.folded = t.folded[:last]
+	return t.look.whole(f.call, f.took, f.result)
 }
 
 // call is a tool call that runs.
@@ -90,11 +114,12 @@ func (t *transcript) apply(event protocol.Event) []string {
 		return t.step(e.Event)
 	case protocol.TurnStart:
 		t.turn, t.phase, t.spoke, t.stop = e.TurnID, "waiting", false, ""
+		t.began, t.usage = t.now(), protocol.TurnUsage{}
 		if e.Attempt > 1 {
 			return []string{t.look.note("the message is sent once more")}
 		}
 	case protocol.AgentEnd:
-		t.stop = e.StopReason
+		t.stop, t.usage = e.StopReason, e.Usage
 	case protocol.TurnEnd:
 		return t.end(e)
 	case protocol.AgentState:
@@ -176,7 +201,15 @@ func (t *transcript) result(e protocol.ToolcallResult) []string {
 	if t.phase = "waiting"; len(t.calls) > 0 {
 		t.phase = "calling " + cli.Harmless(t.calls[0].name, true)
 	}
-	return t.look.called(c, t.now().Sub(c.began), e)
+	took := t.now().Sub(c.began)
+	if t.look.verbose {
+		return t.look.whole(c, took, e)
+	}
+	lines, more := t.look.called(c, took, e)
+	if more {
+		t.folded = append(t.folded[max(0, len(t.folded)+1-maxFolded):], folded{c, took, e})
+	}
+	return lines
 }
 
 // end ends the turn.
@@ -184,6 +217,9 @@ func (t *transcript) end(e protocol.TurnEnd) []string {
 	out := t.flush()
 	for _, c := range t.calls {
 		out = append(out, t.look.note(cli.Harmless(c.name, true)+" did not come to an end"))
+	}
+	if t.look.verbose && !t.began.IsZero() {
+		out = append(out, t.look.note(t.took()))
 	}
 	stop := t.stop
 	t.turn, t.phase, t.calls, t.stop = "", "", nil, ""
@@ -200,6 +236,19 @@ func (t *transcript) end(e protocol.TurnEnd) []string {
 		return append(out, t.look.note("the model's service refused or filtered the rest"))
 	}
 	return out
+}
+
+// took is what the turn took.
+func (t *transcript) took() string {
+	u := t.usage
+	text := fmt.Sprintf("%.1f s, %d tokens in, %d out", t.now().Sub(t.began).Seconds(), u.InputTokens, u.OutputTokens)
+	if u.CacheReadInputTokens > 0 {
+		text += fmt.Sprintf(", %d from the cache", u.CacheReadInputTokens)
+	}
+	if cost := protocol.Value(u.Cost); cost > 0 {
+		text += fmt.Sprintf(", $%.4f", cost)
+	}
+	return text
 }
 
 // state tells of an agent whose process is gone.

@@ -47,7 +47,7 @@ func turn() []protocol.Event {
 
 // What a turn looks like at 80 and 120 columns, and by lines.
 func TestScreens(t *testing.T) {
-	for name, l := range map[string]look{"80": {width: 80}, "120": {width: 120}, "40": {width: 40}, "plain": {plain: true}} {
+	for name, l := range map[string]look{"80": {width: 80}, "120": {width: 120}, "40": {width: 40}, "plain": {plain: true}, "verbose": {width: 80, verbose: true}} {
 		t.Run(name, func(t *testing.T) {
 			clock := time.Time{}
 			shown := transcript{look: l, now: func() time.Time { clock = clock.Add(time.Second); return clock }}
@@ -58,6 +58,7 @@ func TestScreens(t *testing.T) {
 					out = append(out, "~"+strings.Join(pending, "\n~"))
 				}
 			}
+			out = append(append(out, "unfolded:"), append(shown.unfold(), shown.unfold()...)...)
 			text := ansi.Strip(strings.Join(out, "\n")) + "\n"
 			for line := range strings.SplitSeq(text, "\n") {
 				if width := ansi.StringWidth(strings.TrimPrefix(line, "~")); l.width > 0 && width > l.width {
@@ -137,5 +138,26 @@ func TestMentions(t *testing.T) {
 	}
 	if got := files(dir, "@a"); len(got) != 1 || got[0] != "@a.txt" {
 		t.Errorf("completed to %q", got)
+	}
+}
+
+// A file that a request has no room for goes by its path.
+func TestLargeMentions(t *testing.T) {
+	dir := t.TempDir()
+	for name, size := range map[string]int{"small.png": 500_000, "large.png": 700_000, "other.png": 300_000} {
+		if err := os.WriteFile(filepath.Join(dir, name), append([]byte("\x89PNG\r\n\x1a\n"), make([]byte, size)...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := attachments(dir, "@small.png @large.png @other.png")
+	if err != nil || got == nil || len(*got) != 3 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	var paths []string
+	for _, a := range *got {
+		paths = append(paths, a.Path)
+	}
+	if diff := cmp.Diff([]string{"", filepath.Join(dir, "large.png"), filepath.Join(dir, "other.png")}, paths); diff != "" {
+		t.Error(diff)
 	}
 }
