@@ -10,10 +10,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"nexus.internal/cmd/internal/progress"
 	"nexus.internal/cmd/internal/version"
 )
 
@@ -225,20 +227,22 @@ func (b *bench) groups() []group {
 
 func (b *bench) measure(ctx context.Context) (rows []row, err error) {
 	began := time.Now()
-	for _, part := range b.groups() {
-		if !strings.Contains(part.name, b.only) {
-			continue
-		}
+	groups := slices.DeleteFunc(b.groups(), func(part group) bool { return !strings.Contains(part.name, b.only) })
+	bar := progress.Begin(b.progress, os.Getenv("TERM"), len(groups), "groups")
+	defer bar.End()
+	out := bar.Beside(b.progress)
+	for i, part := range groups {
 		if ctx.Err() != nil {
 			return rows, errors.Join(err, ctx.Err())
 		}
-		fmt.Fprintf(b.progress, "%4.0f s  %s\n", time.Since(began).Seconds(), part.name)
+		bar.At(i, part.name)
+		fmt.Fprintf(out, "%4.0f s  %s\n", time.Since(began).Seconds(), part.name)
 		got, failed := b.run(ctx, part)
 		if failed != nil {
 			err = errors.Join(err, fmt.Errorf("measure %s: %w", part.name, failed))
 		}
 		rows = append(rows, got...)
 	}
-	fmt.Fprintf(b.progress, "%4.0f s  done\n\n", time.Since(began).Seconds())
+	fmt.Fprintf(out, "%4.0f s  done\n\n", time.Since(began).Seconds())
 	return rows, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
+	"nexus.internal/cmd/internal/progress"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
@@ -28,6 +30,8 @@ type plan struct {
 	goOn, retry bool
 	timeout     time.Duration
 	told        map[string]bool // the tasks whose ends were shown
+	before      int             // how many tasks had ended before
+	atWork      []string        // the tasks that have begun
 }
 
 const planHelp = `Carry out the tasks of a plan by several agents, in the order of their dependencies, and print the progress.
@@ -95,6 +99,8 @@ func (v *plan) run(ctx context.Context, a *App, c *client.Client, args []string)
 	v.told = map[string]bool{}
 	ctx, release := Interruptible(ctx)
 	defer release()
+	bar, end := a.bar(len(v.p.Plan.Tasks), "tasks")
+	defer end()
 	for part, err := range c.RunPlanStream(ctx, v.p) {
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -105,11 +111,32 @@ func (v *plan) run(ctx context.Context, a *App, c *client.Client, args []string)
 		if result, ok := part.(client.PlanResult); ok {
 			return v.ended(a.printer, api.RunPlanResult(result))
 		}
+		v.show(bar, part)
 		if err := v.tell(a.printer, part); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// show has the bar show how far the run has come.
+func (v *plan) show(bar *progress.Bar, part client.PlanPart) {
+	switch part := part.(type) {
+	case client.PlanStart:
+		v.before, v.atWork = 0, nil
+		for _, id := range part.Completed {
+			if !v.told[id] {
+				v.before++
+			}
+		}
+	case client.TaskStart:
+		v.atWork = append(v.atWork, part.TaskID)
+	case client.TaskEnd:
+		v.told[part.TaskID] = true
+		v.atWork = slices.DeleteFunc(v.atWork, func(id string) bool { return id == part.TaskID })
+	case client.PlanEnd, client.PlanResult, client.UnknownPart:
+	}
+	bar.At(v.before+len(v.told), line(strings.Join(v.atWork, ", ")))
 }
 
 // readPlan reads a plan, or the result of create_plan.
@@ -162,7 +189,6 @@ func (v *plan) tell(p *printer, part client.PlanPart) error {
 	case client.TaskStart:
 		return p.Printf("%s: begun by %s\n", part.TaskID, part.AgentID)
 	case client.TaskEnd:
-		v.told[part.TaskID] = true
 		return p.tellTask(part.TaskID, part.Status, why(part.PlanTaskResult))
 	case client.PlanEnd, client.PlanResult, client.UnknownPart: // the result tells
 	}

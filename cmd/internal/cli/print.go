@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"nexus.internal/cmd/internal/progress"
 )
 
 // printer writes what verbs have to say: their answers to stdout, as text or as values,
@@ -104,6 +106,18 @@ func (p *printer) ended(result any, was bool, missing error, format string, args
 		err = p.PrintValue(result)
 	}
 	return errors.Join(err, missing)
+}
+
+// bar shows on stderr how far work has come of so many parts, which noun names. What is printed stands
+// above it. The caller must call end.
+func (a *App) bar(total int, noun string) (bar *progress.Bar, end func()) {
+	bar = progress.Begin(a.Stderr, a.getenv("TERM"), total, noun)
+	restoreOut, restoreErrs := a.out.through(bar.Beside), a.errs.through(bar.Beside)
+	return bar, func() {
+		bar.End()
+		restoreOut()
+		restoreErrs()
+	}
 }
 
 // Counted is a number of things: "1 session", "2 sessions".

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -167,8 +168,11 @@ func importFiles(_ context.Context, a *App, args []string) error {
 		roleAgents = append(roleAgents, role.AgentID)
 	}
 	catalogue := sessions.New(string(cfg.Home), nil)
+	bar, end := a.bar(len(args), "files")
+	defer end()
 	var errs []error
-	for _, path := range args {
+	for i, path := range args {
+		bar.At(i, line(filepath.Base(path)))
 		errs = append(errs, importFile(a.printer, catalogue, path, roleAgents))
 	}
 	return errors.Join(errs...)

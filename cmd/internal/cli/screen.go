@@ -52,6 +52,19 @@ func (s *screen) print(text []byte) error {
 	return err
 }
 
+// through has everything go through what wrap makes of out, until restore is called.
+func (s *screen) through(wrap func(io.Writer) io.Writer) (restore func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.out
+	s.out = wrap(out)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.out = out
+	}
+}
+
 // Styles of a line, as of ECMA-48.
 const (
 	bold  = "\x1b[1m"
