@@ -40,6 +40,7 @@ export function put(node, value) {
 export const cut = (text, length) => (text.length > length ? text.slice(0, length) + "…" : text);
 export const thousands = (n) => (n < 1000 ? String(n) : n < 1e6 ? (n / 1000).toFixed(n < 1e4 ? 1 : 0) + "k" : (n / 1e6).toFixed(1) + "M");
 export const mebibytes = (n) => (n === undefined || n === null || n === 0 ? "–" : (n / (1 << 20)).toFixed(1) + " MiB");
+export const dollars = (n) => (n === undefined || n === null ? "–" : `$${n === 0 || n >= 1 ? n.toFixed(2) : n.toFixed(4)}`);
 
 // atEnd reports whether a list that scrolls shows its end.
 export const atEnd = (node) => node.scrollHeight - node.scrollTop - node.clientHeight < 24;

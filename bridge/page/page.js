@@ -1,6 +1,7 @@
 // The page of a nexus server (SPEC §6.11): the key, and the agents.
 
-import { $, cut, during, make, mebibytes, plain, put, thousands } from "./dom.js";
+import { drawAgents, drawTakes, forgetCurves, newCurve, sample } from "./curves.js";
+import { $, cut, dollars, during, make, mebibytes, plain, put, thousands } from "./dom.js";
 import { follow } from "./events.js";
 import { showHistory } from "./history.js";
 import { questions } from "./questions.js";
@@ -67,6 +68,7 @@ function lock(why) {
   $("scope").hidden = true;
   choose("");
   forgetSaved();
+  forgetCurves();
   show({ agents: [], summaries: [] });
   $("desk").hidden = $("forget").hidden = true;
   $("door").hidden = false;
@@ -175,12 +177,16 @@ function show({ agents, summaries }) {
     put(row.memory, mebibytes(agent.memory_bytes));
     const used = tokens.get(agent.agent_id);
     put(row.tokens, used ? `${thousands(used.total)} / ${thousands(used.budget)}` : "–");
+    put(row.cost, dollars(agent.cost_usd_used));
     put(row.asks, String(agent.pending?.length || "–"));
     row.asks.classList.toggle("some", agent.pending?.length > 0);
     put(row.fault, cut(plain(agent.last_error), 2000));
     row.fault.title = row.fault.textContent;
   });
   put($("count"), agents.length === 1 ? "1 agent" : `${agents.length} agents`);
+  sample(agents);
+  drawAgents([...rows].map(([id, { processor }]) => [id, processor]));
+  drawTakes($("takes"));
   narrow();
   facts(agents.find((a) => a.agent_id === chosen));
   questions(agents);
@@ -224,10 +230,12 @@ function newRow(id) {
   });
   const row = { name, tr: make("tr", { role: "row" }, make("td", { role: "cell" }, name)) };
   for (const [member, label, style] of [["state", "", "state"], ["restarts", "Restarts", "number"], ["memory", "Memory", "number"],
-    ["tokens", "Tokens", "number"], ["asks", "Asks", "number asks"], ["fault", "", "fault"]]) {
+    ["tokens", "Tokens", "number"], ["cpu", "Processor", "number cpu"], ["cost", "Cost", "number cost"], ["asks", "Asks", "number asks"], ["fault", "", "fault"]]) {
     row[member] = make("td", { role: "cell", class: style, ...(label && { "data-label": label }) });
     row.tr.append(row[member]);
   }
+  row.processor = { number: make("span"), curve: newCurve() };
+  row.cpu.append(row.processor.number, row.processor.curve);
   return row;
 }
 
@@ -265,6 +273,7 @@ function choose(id) {
 }
 
 function facts(agent) {
+  drawTakes($("agent-takes"), agent?.agent_id ?? "");
   if (!agent) {
     if (chosen !== session.agent) choose("");
     $("facts").replaceChildren();

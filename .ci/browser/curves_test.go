@@ -1,0 +1,36 @@
+package browser
+
+import (
+	"strings"
+	"testing"
+)
+
+// The page draws what the agents take, of all and of each one, and forgets it with the key.
+func TestCurves(t *testing.T) {
+	s := serve(t, t.TempDir())
+	for _, agent := range []string{"alice", "bob"} {
+		s.rpc("/", `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"`+agent+`"}}`)
+	}
+	s.rpc("/agent/bob", `{"jsonrpc":"2.0","id":1,"method":"shutdown"}`)
+	b := open(t, s.url+"/")
+	b.enter(s)
+	b.says("#takes", "MiB")
+	b.until(`document.querySelectorAll("#takes path[d*=L]").length === 3`)
+	b.until(`/\d %/.test(document.querySelector("#takes").innerText)`)
+	b.look(t, "the list, with curves")
+	b.save(t, "curves.png")
+	const cells = `[...document.querySelectorAll("#rows tr")].map((r) => r.querySelector(".cpu").innerText + (r.querySelector("path").getAttribute("d") ? " drawn" : "")).join("\n")`
+	if got := eval[string](b, cells); !strings.HasPrefix(got, "0.") || !strings.HasSuffix(got, "% drawn\n–") {
+		t.Errorf("the processor of alice and bob is shown as %q", got)
+	}
+	b.press("rows", "alice")
+	b.until(`document.querySelectorAll("#agent-takes path[d*=L]").length === 3`)
+	b.press("rows", "bob")
+	b.until(`document.querySelector("#agent-takes").hidden`)
+	b.click("#forget")
+	b.says("#door", "Which key?")
+	if eval[bool](b, `[...document.querySelectorAll(".takes path")].some((p) => p.getAttribute("d"))`) {
+		t.Error("curves are there without a key")
+	}
+	b.clean()
+}
