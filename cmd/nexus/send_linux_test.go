@@ -114,7 +114,19 @@ func TestAHostileSendAtATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	at, _ := url.Parse(s.url)
-	p = inTerminal(t, s.home, s.cwd, 80, env, "NO_COLOR=1", filepath.Join(programs, "nexus-rpc"), "--port", at.Port(), "send", "a", "list .")
+	rpc := []string{filepath.Join(programs, "nexus-rpc"), "--port", at.Port()}
+	p = inTerminal(t, s.home, s.cwd, 80, append(rpc, "list")...)
+	p.sees("a ")
+	if err := p.leaves(); err != nil {
+		t.Error(err)
+	}
+	p.mu.Lock()
+	raw = p.raw.String()
+	p.mu.Unlock()
+	if !strings.HasPrefix(raw, "\x1b[1mAGENT  STATE ") {
+		t.Errorf("it showed %q", raw)
+	}
+	p = inTerminal(t, s.home, s.cwd, 80, append([]string{env, "NO_COLOR=1"}, append(rpc, "send", "a", "list .")...)...)
 	p.sees("○ list_directory", "● list_directory (")
 	if err := p.leaves(); err != nil {
 		t.Error(err)

@@ -20,8 +20,13 @@ func IsTerminal(stream any) bool {
 
 // screen is a screen on out, which may be a terminal that shows styles (no-color.org).
 func (t *target) screen(out io.Writer) *screen {
-	named := t.getenv("TERM")
-	return &screen{out: out, styles: named != "" && named != "dumb" && t.getenv("NO_COLOR") == "" && IsTerminal(out)}
+	s := &screen{out: out}
+	if IsTerminal(out) {
+		kind := t.getenv("TERM")
+		s.terminal, _ = out.(*os.File)
+		s.styles = kind != "" && kind != "dumb" && t.getenv("NO_COLOR") == ""
+	}
+	return s
 }
 
 // person is somebody at the terminal that we were started from.

@@ -3,9 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -70,18 +68,6 @@ func (p *printer) say(format string, args ...any) error {
 		return nil
 	}
 	return p.Printf(format, args...)
-}
-
-// table writes rows to stdout, in columns.
-func (p *printer) table(rows [][]string) error {
-	tab := tabwriter.NewWriter(p.out, 0, 8, 2, ' ', 0)
-	for _, row := range rows {
-		for i, cell := range row {
-			row[i] = line(cell)
-		}
-		fmt.Fprintln(tab, strings.TrimRight(strings.Join(row, "\t"), "\t")) // a cell before an empty last one is not filled up
-	}
-	return tab.Flush()
 }
 
 // done prints what a call came to: its result as a value, or a line for people.

@@ -48,7 +48,7 @@ func (v *listSessions) run(ctx context.Context, a *App, c *client.Client, _ []st
 			orDash(s.PermissionLevel), orDash(s.Model), orDash(s.Cwd), note,
 		})
 	}
-	if err := a.table(rows); err != nil {
+	if err := a.listing(rows); err != nil {
 		return err
 	}
 	if shown := uint64(len(list.Sessions)); shown < list.Total {

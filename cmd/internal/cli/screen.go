@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,8 +19,9 @@ import (
 // escapes them, so that JSON stays what it is, and bytes that are no UTF-8 as U+FFFD.
 // It is safe for concurrent use.
 type screen struct {
-	out    io.Writer
-	styles bool // it is a terminal, and shows them
+	out      io.Writer
+	terminal *os.File // that out is; nil for none
+	styles   bool     // the terminal shows them
 
 	mu   sync.Mutex // guards what follows and the order of writes
 	rest []byte     // the beginning of a character whose end is not written yet

@@ -212,16 +212,16 @@ func tellModels(a *App, r api.ListModelsResult) error {
 		}
 		rows = append(rows, []string{m.Provider + "/" + m.ModelID, window, in, out})
 	}
-	return a.table(rows)
+	return a.listing(rows)
 }
 
 func tellTools(a *App, r api.ListToolsResult) error {
-	rows := [][]string{}
+	rows := [][]string{{"TOOL", "DOES"}}
 	for _, t := range r.Tools {
 		summary, _, _ := strings.Cut(t.Description, ". ")
 		rows = append(rows, []string{t.Name, firstOf(summary, 100)})
 	}
-	return a.table(rows)
+	return a.listing(rows)
 }
 
 // firstOf is the first line of a text, up to so many characters of it.
@@ -237,11 +237,11 @@ func tellServers(a *App, r api.MCPListServersResult) error {
 	if len(r.Servers) == 0 {
 		return a.Printf("no MCP servers\n")
 	}
-	rows := [][]string{}
+	rows := [][]string{{"SERVER", "STATE", "TOOLS", "ERROR"}}
 	for _, s := range r.Servers {
-		rows = append(rows, []string{s.Name, string(s.State), fmt.Sprintf("%d tools", s.Tools), s.Error})
+		rows = append(rows, []string{s.Name, string(s.State), strconv.FormatUint(s.Tools, 10), s.Error})
 	}
-	return a.table(rows)
+	return a.listing(rows)
 }
 
 // mcp is the verb for the MCP servers of an agent.
