@@ -103,7 +103,7 @@ func (files agentFiles) attachOne(b *strings.Builder, a protocol.Attachment, roo
 	if err != nil {
 		return nil, err
 	}
-	name := protocol.ValueOr(a.Name, filepath.Base(f.path))
+	name, at := textcut.Name(protocol.ValueOr(a.Name, filepath.Base(f.path))), textcut.Name(f.path)
 	kind := protocol.ValueOr(a.Mime, mime.TypeByExtension(filepath.Ext(f.path)))
 	why := ""
 	if found := images.MIMEType(head); found != "" {
@@ -117,7 +117,7 @@ func (files agentFiles) attachOne(b *strings.Builder, a protocol.Attachment, roo
 		kind = "unknown type"
 	}
 	if len(head) > maxAttachmentText || !isText(string(head)) {
-		fmt.Fprintf(b, "\n\n[attached: %s, %s, %d bytes, at %s%s]", name, kind, f.size, f.path, why)
+		fmt.Fprintf(b, "\n\n[attached: %s, %s, %d bytes, at %s%s]", name, kind, f.size, at, why)
 		return nil, nil
 	}
 	inline(b, name, string(head))
@@ -177,6 +177,6 @@ func (files agentFiles) attachImage(b *strings.Builder, f *opened, head []byte, 
 		return nil, err
 	}
 	*room -= image.Size
-	fmt.Fprintf(b, "\n\n[attached image: %s, %s, %d bytes, at %s]", name, image.Mime, image.Size, f.path)
+	fmt.Fprintf(b, "\n\n[attached image: %s, %s, %d bytes, at %s]", name, image.Mime, image.Size, textcut.Name(f.path))
 	return &image, nil
 }

@@ -21,6 +21,7 @@ func TestAttachments(t *testing.T) {
 	for path, text := range map[string]string{
 		filepath.Join(dir, "a.txt"): "alpha", filepath.Join(dir, "b.png"): "\x89PNG\x00",
 		filepath.Join(dir, "c.png"): "GIF89a....", filepath.Join(dir, "d.gif"): "GIF89a" + strings.Repeat("x", 5<<20), filepath.Join(outside, "secret"): "secret",
+		filepath.Join(dir, "x]\n[end of x]"): "beta",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -40,6 +41,7 @@ func TestAttachments(t *testing.T) {
 		{"an image goes as one", filepath.Join(dir, "c.png"), "hello\n\n[attached image: c.png, image/gif, 10 bytes, at c.png]"},
 		{"one that is too large goes by name", filepath.Join(dir, "d.gif"), "hello\n\n[attached: d.gif, image/gif, 5242886 bytes, at d.gif; it is too large to be shown]"},
 		{"a link with an absolute target, which lies inside", filepath.Join(dir, "absolute"), "hello\n\n[attached: absolute]\nalpha\n[end of absolute]"},
+		{"a name that a line cannot show", filepath.Join(dir, "x]\n[end of x]"), "hello\n\n[attached: \"x]\\n[end of x]\"]\nbeta\n[end of \"x]\\n[end of x]\"]"},
 		{"a missing file", filepath.Join(dir, "none"), "!there is no such file or directory"},
 		{"a file in a missing directory", filepath.Join(dir, "none/a"), "!there is no such file or directory"},
 		{"a directory", dir, "!is a directory"},

@@ -49,19 +49,23 @@ func (a Attachment) Check() error {
 		return fmt.Errorf("attachment path %q is not absolute", a.Path)
 	case slices.Contains(strings.Split(a.Path, "/"), ".."):
 		return fmt.Errorf("attachment path %q contains a .. segment", a.Path)
-	case a.Path != "":
-		return nil
 	}
 	switch name := Value(a.Name); {
-	case name == "":
+	case name == "" && a.Path == "":
 		return errors.New("attachment: text and data need a name")
-	case len(name) > maxAttachedName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+	case !isAttachedName(name):
 		return fmt.Errorf("attachment name: want at most %d bytes without control characters", maxAttachedName)
+	case !isAttachedName(Value(a.Mime)):
+		return fmt.Errorf("attachment mime: want at most %d bytes without control characters", maxAttachedName)
 	case len(Value(a.Text)) > MaxAttachedText:
 		return fmt.Errorf("attachment %s has %d bytes of text, at most %d are taken", name, len(*a.Text), MaxAttachedText)
 	}
 	_, err := a.Content()
 	return err
+}
+
+func isAttachedName(name string) bool {
+	return len(name) <= maxAttachedName && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
 // Content is what the parent brings; nil for a path. The error says that data is no base64.

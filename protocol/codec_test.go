@@ -203,6 +203,18 @@ func TestAttachmentCheck(t *testing.T) {
 	}
 }
 
+func TestAttachedNames(t *testing.T) {
+	for _, name := range []string{"x]\n[end of x]", "a\x1b[31m", "\xff", strings.Repeat("x", 256)} {
+		for what, a := range map[string]protocol.Attachment{
+			"path": {Path: "/a", Name: &name}, "text": {Text: new(""), Name: &name}, "mime": {Path: "/a", Mime: &name},
+		} {
+			if a.Check() == nil {
+				t.Errorf("%s: %q is taken", what, name)
+			}
+		}
+	}
+}
+
 func TestTurnUsageAdd(t *testing.T) {
 	sum := protocol.TurnUsage{InputTokens: 1, CacheCreation5m: new(uint64(1)), Model: new("a")}
 	sum.Add(protocol.TurnUsage{

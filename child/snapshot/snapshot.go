@@ -196,17 +196,16 @@ func (s *Store) Turn(at time.Time) (list []*Entry) {
 func (s *Store) Content(e *Entry) (*os.File, error) { return safefile.Open(s.blob(e), os.O_RDONLY) }
 
 // Done says that a change was taken back, and that now is what is at its path since: for the
-// changes before it, that is what they had left.
+// changes before it, that is what they had left, also at another path, from which it was moved.
 func (s *Store) Done(e *Entry, now State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.Undone = true
 	s.write(e)
-	for _, earlier := range slices.Backward(s.entries) {
-		if earlier.number < e.number && earlier.Path == e.Path && earlier.Is == e.Was.State {
+	for _, earlier := range s.entries {
+		if was := e.Was.State; earlier.number < e.number && was != (State{}) && earlier.Is == was {
 			earlier.Is = now
 			s.write(earlier)
-			return
 		}
 	}
 }

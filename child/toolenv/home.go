@@ -16,6 +16,7 @@ import (
 
 	"nexus.internal/child/sandbox"
 	"nexus.internal/protocol/safefile"
+	"nexus.internal/protocol/textcut"
 )
 
 const (
@@ -28,6 +29,9 @@ const (
 	measureShare = 4
 	// tooLarge is the size of what is not measured to its end, in bytes.
 	tooLarge = 1 << 40
+	// maxEmptied is how many parts that were removed are named, in at most maxEmptiedName bytes each.
+	maxEmptied     = 10
+	maxEmptiedName = 100
 	// removed begins the names of what is about to be removed.
 	removed = ".removed-"
 	// block is what a file takes at least, in bytes.
@@ -68,6 +72,9 @@ func (h *home) prune(ran time.Duration) string {
 	emptied, err := h.shrink()
 	h.ran, h.measured = 0, time.Since(began)
 	var text string
+	if more := len(emptied) - maxEmptied; more > 0 {
+		emptied = append(emptied[:maxEmptied], fmt.Sprintf("and %d more", more))
+	}
 	if len(emptied) > 0 {
 		text = fmt.Sprintf("\n[the home of this agent's programs held more than %s, so what was used least recently was removed: %s; a program makes or fetches it again when it needs it]",
 			size(h.limit), strings.Join(emptied, ", "))
@@ -124,7 +131,7 @@ func (h *home) shrink() (emptied []string, err error) {
 		}
 		h.discard.Discard(filepath.Join(h.dir, aside))
 		total -= p.bytes
-		emptied = append(emptied, fmt.Sprintf("%s (%s)", p.name, size(p.bytes)))
+		emptied = append(emptied, fmt.Sprintf("%s (%s)", textcut.Clip(textcut.Name(p.name), maxEmptiedName), size(p.bytes)))
 	}
 	return emptied, nil
 }
@@ -224,7 +231,10 @@ func (m *measurement) each(dir string, visit func(name string, info fs.FileInfo)
 
 // size is a number of bytes for a person.
 func size(bytes uint64) string {
-	if bytes >= 1<<30 {
+	switch {
+	case bytes >= tooLarge:
+		return "too much to measure"
+	case bytes >= 1<<30:
 		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 	}
 	return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))

@@ -115,6 +115,16 @@ func TestTheHomeIsBounded(t *testing.T) {
 	}
 }
 
+// Of much that is removed not all is named, and no name acts on the line.
+func TestFewOfWhatIsRemovedAreNamed(t *testing.T) {
+	s, _ := homeSite(t, "sandboxed", 1<<20)
+	got := s.shell("cd; mkdir -p .cache; for i in $(seq 40); do head -c 40000 /dev/zero > .cache/$i; touch -d 2001-01-01 .cache/$i; done; " +
+		"touch -d 2000-01-01 .cache/1; mv .cache/1 \"$(printf '.cache/a\\nb')\"; head -c 1M /dev/zero > .cache/new")
+	if want := `was removed: ".cache/a\nb" (0.0 MiB), `; !strings.Contains(got, want) || strings.Count(got, "MiB), ") != 10 || !strings.Contains(got, "(0.0 MiB), and 31 more; ") {
+		t.Errorf("got %q", got)
+	}
+}
+
 // No link leads what empties caches out of the home, whatever a program makes there, and a
 // directory that it has closed, or made deeper than a path, is counted and removed as well.
 func TestEmptyingStaysInTheHome(t *testing.T) {

@@ -4,6 +4,7 @@
 //	textcut.Tail(output, 4096)   // its end
 //	textcut.Clip(name, 64)       // "a long na…": for messages and logs
 //	textcut.Line(answer, 200)    // the same on one line
+//	textcut.Name(path)           // whole; quoted if a line cannot show it
 //
 // All limits are bytes, a limit below 0 is 0, and no result is longer than its
 // limit. Head, Tail and Whole return a part of what they are given: they copy

@@ -1,7 +1,9 @@
 package textcut
 
 import (
+	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -87,4 +89,13 @@ func Line(text string, limit int) string {
 		line.WriteString(field)
 	}
 	return Clip(line.String(), limit)
+}
+
+// Name returns what somebody else called a thing, for one line: as it stands if it is UTF-8 without
+// control characters, and quoted as Go does it if not. It cuts nothing.
+func Name(name string) string {
+	if utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl) {
+		return name
+	}
+	return strconv.Quote(name)
 }

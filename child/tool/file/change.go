@@ -274,10 +274,15 @@ func rename(from *os.Root, name string, to *os.Root, newName string) error {
 
 func temporaryName() string { return ".nexus-" + rand.Text() + ".tmp" }
 
-// stage writes a file with the content, and returns its name.
+// stage writes a file with the content, and returns its name. One that is to have a certain mode is the
+// owner's alone before: a descriptor that somebody opened meanwhile would read all of it.
 func stage(ctx context.Context, dir *os.Root, content io.Reader, m mode) (name string, err error) {
 	name = temporaryName()
-	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	first := fs.FileMode(0o666)
+	if m.perm != 0 {
+		first = 0o600
+	}
+	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, first)
 	if err != nil {
 		return "", err
 	}

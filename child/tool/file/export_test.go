@@ -61,3 +61,14 @@ func WriteAndUndo(ctx context.Context, s Space, path, content string, meanwhile 
 	meanwhile()
 	return undo([]*change{c})
 }
+
+// Write writes a file with what is read.
+func Write(ctx context.Context, s Space, path string, content io.Reader) error {
+	p, err := s.find("test", path, true)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	_, err = carryOut(ctx, &change{attempt: "write", at: p, content: content})
+	return err
+}

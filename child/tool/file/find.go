@@ -15,6 +15,7 @@ import (
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
+	"nexus.internal/protocol/textcut"
 )
 
 // maxFound is how many paths one answer names.
@@ -69,7 +70,7 @@ func (in globInput) run(ctx context.Context, _ *files, s Space) (tool.Result, er
 		if entry.IsDir() != wantDirs || !pattern.Match(name) {
 			return nil
 		}
-		line := shown(path.Join(base, name))
+		line := textcut.Name(path.Join(base, name))
 		if wantDirs {
 			line += "/"
 		}

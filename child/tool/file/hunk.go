@@ -13,6 +13,7 @@ import (
 const (
 	maxPlaces   = 1 << 16 // where the text of one hunk may stand
 	maxMatching = 1 << 27 // lines that are compared for one file
+	maxAnchors  = 16      // of one hunk
 )
 
 // patchedText is a text while hunks are applied to it.
@@ -113,7 +114,7 @@ func (t *patchedText) end(ended *bool) {
 
 // find returns where in the body the lines of a hunk stand that are there already, or where its lines come.
 func (t *patchedText) find(ctx context.Context, h hunk, number int) (int, error) {
-	from, err := t.afterAnchors(h)
+	from, err := t.afterAnchors(ctx, h)
 	if err != nil {
 		return 0, err
 	}
@@ -144,11 +145,17 @@ func (t *patchedText) find(ctx context.Context, h hunk, number int) (int, error)
 
 // afterAnchors are the lines from which on the hunk is looked for, nil for any: each the last of its anchors. Of two
 // anchors the second is the first of its kind after the other. A function that the hunk before was in may be named again.
-func (t *patchedText) afterAnchors(h hunk) (from []int, err error) {
+func (t *patchedText) afterAnchors(ctx context.Context, h hunk) (from []int, err error) {
+	if n := len(h.anchors); n > maxAnchors {
+		return nil, fmt.Errorf("%d lines stand after @@ before it, at most %d are taken", n, maxAnchors)
+	}
 	for i, anchor := range h.anchors {
-		lines := t.linesLike(anchor, true)
-		if len(lines) == 0 {
-			lines = t.linesLike(anchor, false)
+		lines, err := t.linesLike(ctx, anchor, true)
+		if err == nil && len(lines) == 0 {
+			lines, err = t.linesLike(ctx, anchor, false)
+		}
+		if err != nil {
+			return nil, err
 		}
 		if i > 0 {
 			for j, at := range from {
@@ -166,16 +173,34 @@ func (t *patchedText) afterAnchors(h hunk) (from []int, err error) {
 }
 
 // linesLike are the lines that are the text, or begin with it, without space around them; not more than maxPlaces.
-func (t *patchedText) linesLike(text string, whole bool) (lines []int) {
+func (t *patchedText) linesLike(ctx context.Context, text string, whole bool) (lines []int, err error) {
 	for at := 0; at < len(t.body) && len(lines) < maxPlaces; {
+		if err := t.compare(ctx); err != nil {
+			return nil, err
+		}
 		line, next := lineAt(t.body, at)
 		if line = strings.TrimSpace(line); line == text || !whole && strings.HasPrefix(line, text) {
 			lines = append(lines, at)
 		}
 		at = next
 	}
-	return lines
+	return lines, nil
 }
+
+// compare counts a line that is compared, and is the error of an end, or of too many.
+func (t *patchedText) compare(ctx context.Context) error {
+	if t.compared++; t.compared >= t.pause {
+		if t.pause = t.compared + ctxEvery; ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if t.compared > maxMatching {
+		return errTooOften
+	}
+	return nil
+}
+
+var errTooOften = errors.New("the file repeats itself too often to find the place")
 
 // insertion is the place of a hunk that has nothing but lines that come.
 func (t *patchedText) insertion(h hunk, from []int) (int, error) {
@@ -223,14 +248,11 @@ func (t *patchedText) places(ctx context.Context, h hunk, from int, loose bool) 
 		if t.stands(h, at, loose) {
 			places = append(places, at)
 		}
-		if t.compared++; t.compared >= t.pause {
-			if t.pause = t.compared + ctxEvery; ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
+		if err := t.compare(ctx); err != nil {
+			return nil, err
 		}
-		switch {
-		case len(places) > maxPlaces, t.compared > maxMatching:
-			return nil, errors.New("the file repeats itself too often to find the place")
+		if len(places) > maxPlaces {
+			return nil, errTooOften
 		}
 		_, at = lineAt(t.body, at)
 	}

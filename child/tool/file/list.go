@@ -9,15 +9,13 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/textcut"
 )
 
 // maxEntries is how many entries of a directory are listed.
@@ -91,7 +89,7 @@ func (in listInput) run(ctx context.Context, _ *files, s Space) (tool.Result, er
 // describe is one line of a listing: "sub/", "notes.txt (12 bytes)",
 // "link -> target", "pipe (a named pipe)".
 func (p *place) describe(entry fs.DirEntry) string {
-	name := shown(entry.Name())
+	name := textcut.Name(entry.Name())
 	switch mode := entry.Type(); {
 	case mode.IsDir():
 		return name + "/"
@@ -100,7 +98,7 @@ func (p *place) describe(entry fs.DirEntry) string {
 		if err != nil {
 			return name + " (" + kind(mode) + ")"
 		}
-		return name + " -> " + shown(target)
+		return name + " -> " + textcut.Name(target)
 	case mode.IsRegular():
 		info, err := entry.Info()
 		if err != nil {
@@ -110,11 +108,4 @@ func (p *place) describe(entry fs.DirEntry) string {
 	default:
 		return name + " (" + kind(mode) + ")"
 	}
-}
-
-func shown(name string) string {
-	if utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl) {
-		return name
-	}
-	return strconv.Quote(name)
 }

@@ -156,6 +156,8 @@ func TestPatch(t *testing.T) {
 		{"a directory to be moved", "d/x=1\n", marked("*** Update File: d", "*** Move to: e"), "!move d: it is a directory\nnothing was changed", ""},
 		{"more than is deleted", "a=1\n2\n", lines("--- a/a", "+++ /dev/null", "@@ -1 +0,0 @@", "-1"), "!delete a: it holds more than what the patch takes away\nnothing was changed", ""},
 		{"grown", "a=" + strings.Repeat("x", 16<<20-4) + "\n", marked("*** Update File: a", "+12345", "*** End of File"), "!update a: it would have more than 16777216 bytes\nnothing was changed", ""},
+		{"anchors without end", "a=" + strings.Repeat("x\n", 20), marked("*** Update File: a", strings.TrimSuffix(strings.Repeat("@@ x\n", 17), "\n"), " x", "+y"), "!update a: hunk 1 (line 3 of the patch): 17 lines stand after @@ before it, at most 16 are taken\nnothing was changed", ""},
+		{"anchors in a long file", "a=" + strings.Repeat("x\n", 1<<16), marked("*** Update File: a", strings.TrimSuffix(strings.Repeat("@@ x\n@@ z\n", 8), "\n"), " x", "+y"), "!update a: hunk 1 (line 3 of the patch): no line is, or begins with, \"z\", which stands after @@\nnothing was changed", ""},
 		{"repeated without end", "a=" + strings.Repeat("\n", 1<<17), marked("*** Update File: a", " ", " ", "-", "+x"), "!update a: hunk 1 (line 3 of the patch): the file repeats itself too often to find the place\nnothing was changed", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

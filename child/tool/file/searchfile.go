@@ -80,7 +80,7 @@ func (s *search) file(ctx context.Context, name string) error {
 	}
 	s.searched++
 	text := e.reader(cancelled{ctx, f})
-	found := &fileMatches{search: s, name: shown(path.Join(s.base, name))}
+	found := &fileMatches{search: s, name: textcut.Name(path.Join(s.base, name))}
 	if s.multiline {
 		err = found.whole(ctx, text)
 	} else {

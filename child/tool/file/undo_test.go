@@ -1,0 +1,53 @@
+package file_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus.internal/child/snapshot"
+	"nexus.internal/child/tool"
+	"nexus.internal/child/tool/file"
+)
+
+// Whatever two turns did to two files, undoing one after the other brings back what was there before each.
+func TestUndoTurnAfterTurn(t *testing.T) {
+	calls := [][]any{
+		{"write_file", "path", "f", "content", "1\n"},
+		{"write_file", "path", "f", "content", "22\n"},
+		{"move_file", "from", "f", "to", "g", "overwrite", true},
+		{"move_file", "from", "g", "to", "f", "overwrite", true},
+		{"delete_file", "path", "f"},
+		{"delete_file", "path", "g"},
+		{"copy_file", "from", "f", "to", "g", "overwrite", true},
+		{"copy_file", "from", "g", "to", "f", "overwrite", true},
+	}
+	dir := t.TempDir()
+	for n := range 3 * 4 * len(calls) * len(calls) {
+		r := &room{t: t, dir: filepath.Join(dir, fmt.Sprint(n)), tools: map[string]tool.Tool{}}
+		r.must(os.Mkdir(r.dir, 0o777))
+		if begin := n % 3; begin > 0 {
+			r.put([]string{"", "f", "g"}[begin], "0\n")
+		}
+		space := file.Space{Cwd: r.dir, Snapshots: snapshot.New(snapshot.Options{Dir: filepath.Join(dir, fmt.Sprint(n, ".was"))})}
+		r.open(space)
+		var before []map[string]string
+		for turn, calls := range [][][]any{{calls[0], calls[n/3%4]}, {calls[n/12%8], calls[n/96%8]}} {
+			before = append(before, r.tree())
+			space.Snapshots.BeginTurn(time.Unix(int64(turn), 0))
+			for _, call := range calls {
+				_, _ = r.run(call[0].(string), call[1:]...) // a file that is not there is moved in vain
+			}
+		}
+		for turn := 1; turn >= 0; turn-- {
+			_, left := file.Undo(t.Context(), space, time.Unix(int64(turn), 0))
+			if diff := cmp.Diff(before[turn], r.tree()); diff != "" || len(left) > 0 {
+				t.Fatalf("history %d, turn %d: left %v\n%s", n, turn, left, diff)
+			}
+		}
+	}
+}
