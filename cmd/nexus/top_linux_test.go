@@ -3,6 +3,7 @@ package main_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -141,5 +142,32 @@ func TestHostileTextsInTop(t *testing.T) {
 		if strings.Contains(p.raw.String(), bad) {
 			t.Errorf("%q reached the terminal", bad)
 		}
+	}
+}
+
+// Top that is suspended leaves the terminal to the shell until it goes on.
+func TestASuspendedTop(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newLive(t, nil)
+	s.call("/", "create_agent", `{"agent_id":"main"}`)
+	p := inTerminal(t, s.home, s.cwd, 80, bash, "--norc", "-i")
+	p.types("PS1='shell: '; " + filepath.Join(programs, "nexus") + " top\r")
+	p.sees("1 agent: 1 ready")
+	p.types("\x1a")
+	p.sees("Stopped")
+	p.types("stty -a | grep -o ' echo '; echo $((6*7))\r")
+	p.sees("\n echo\n42")
+	s.call("/", "create_agent", `{"agent_id":"second"}`)
+	p.types("fg\r")
+	p.sees("2 agents: 2 ready")
+	p.types("q")
+	p.sees("\nshell:")
+	p.types("echo $((6*8)); exit\r")
+	p.sees("\n48")
+	if err := p.leaves(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
 	}
 }

@@ -3,6 +3,7 @@ package top
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -18,8 +19,8 @@ import (
 )
 
 // minutes are the samples of three minutes: an agent that works, with one that it has created, one
-// that is gone, and names and errors that would act on a terminal.
-func minutes(m *model) {
+// that is gone, and if wanted one with texts that would act on a terminal.
+func minutes(m *model, evil bool) {
 	const hostile = "\x1b[2J\x1b]0;owned\x07\u202egnp.exe\n\u009b5n 日本語"
 	for second := range 180 {
 		used := uint64(400*second + second*second)
@@ -30,11 +31,13 @@ func minutes(m *model) {
 				PendingPermissions: 1, Cwd: new("/home/me/project"),
 			},
 			{
-				AgentID: "worker-with-a-long-name", CreatedAt: "b", State: "ready", PID: new(4712), Incarnation: 3, Restarts: 2, Model: new(hostile), ParentAgentID: new("main"),
+				AgentID: "worker-with-a-long-name", CreatedAt: "b", State: "ready", PID: new(4712), Incarnation: 3, Restarts: 2, Model: new("offline"), ParentAgentID: new("main"),
 				MemoryBytes: new(int64(12 << 20)), CPUSeconds: new(float64(second / 30 * 2)), TokensUsed: new(used / 2), CostUsed: new(float64(used) / 2e6),
 			},
 			{AgentID: "stopped", CreatedAt: "c", State: "stopped", TokensUsed: new(uint64(12)), CostUsed: new(0.0)},
-			{AgentID: hostile, CreatedAt: "d", State: "failed", LastError: new(hostile)},
+		}
+		if evil {
+			infos = append(infos, api.AgentInfo{AgentID: hostile, CreatedAt: "d", State: "failed", LastError: new(hostile)})
 		}
 		if second < 60 {
 			infos = append(infos, api.AgentInfo{AgentID: "gone", CreatedAt: "e", State: "ready", MemoryBytes: new(int64(100 << 20))})
@@ -48,14 +51,14 @@ func TestScreens(t *testing.T) {
 	for _, size := range []struct {
 		width, height int
 		by            column
-	}{{80, 20, byProcessor}, {120, 20, byMemory}, {200, 20, byTokens}, {60, 20, byAgent}, {40, 12, byState}} {
+	}{{80, 14, byProcessor}, {120, 20, byMemory}, {200, 20, byTokens}, {60, 20, byAgent}, {40, 12, byState}} {
 		name := fmt.Sprintf("%d", size.width)
 		t.Run(name, func(t *testing.T) {
 			m := &model{by: size.by}
 			m.Update(tea.WindowSizeMsg{Width: size.width, Height: size.height})
-			minutes(m)
+			minutes(m, size.by != byProcessor)
 			lines := m.screen()
-			for _, line := range lines {
+			for i, line := range lines {
 				if width := ansi.StringWidth(line); width > size.width {
 					t.Errorf("%d columns: %q", width, line)
 				}
@@ -64,11 +67,18 @@ func TestScreens(t *testing.T) {
 						t.Errorf("%q would act on a terminal", line)
 					}
 				}
+				lines[i] = strings.TrimRight(ansi.Strip(line), " ")
 			}
 			if len(lines) != size.height {
 				t.Errorf("%d lines, want %d", len(lines), size.height)
 			}
-			got := ansi.Strip(strings.Join(lines, "\n")) + "\n"
+			got := strings.Join(lines, "\n") + "\n"
+			if size.by == byProcessor {
+				page, err := os.ReadFile("../../OPERATIONS.md")
+				if err != nil || !strings.Contains(string(page), "```text\n"+got+"```\n") {
+					t.Errorf("cmd/OPERATIONS.md has not this screen (%v):\n%s", err, got)
+				}
+			}
 			fixtures.Golden(t, "terminal/top-"+name+".txt", []byte(got))
 		})
 	}

@@ -203,7 +203,7 @@ func (m *model) counted() string {
 		}
 	}
 	if asks > 0 {
-		text += " · " + cli.Counted(asks, "call") + " waiting for an approval"
+		text += " · " + cli.Counted(asks, "approval") + " waiting"
 	}
 	return text
 }
