@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/tidwall/gjson"
@@ -135,6 +136,36 @@ func TestAHostileSendAtATerminal(t *testing.T) {
 	defer p.mu.Unlock()
 	if strings.Contains(p.raw.String(), "\x1b") {
 		t.Errorf("it showed %q", p.raw.String())
+	}
+}
+
+// A message on stdin leaves the terminal to the answers. An answer that begins anew after a crash is whole.
+func TestASendFromAPipeAtATerminal(t *testing.T) {
+	s := newLive(t, nil)
+	s.call("/", "create_agent", `{"agent_id":"a","approvals":"ask","cwd":"`+s.cwd+`"}`)
+	at, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := inTerminal(t, s.home, s.cwd, 80, sh, "-c", "echo run touch b | "+filepath.Join(programs, "nexus-rpc")+" --port "+at.Port()+" send a -")
+	p.sees("tells the model why:")
+	p.types("y\r")
+	p.sees("● shell (")
+	if err := p.leaves(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+	p = s.attended(t, 80, "a", "count to 60", "--on-crash", "retry")
+	p.sees("1 2 3")
+	if err := syscall.Kill(s.pid("a"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.sees("the agent crashed; the answer begins anew\n1 2 3", "58 59 60")
+	if err := p.leaves(); err != nil || strings.Count(p.text(), "60") != 1 {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
 	}
 }
 

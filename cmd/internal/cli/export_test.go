@@ -10,3 +10,6 @@ func NewScreen(out io.Writer) (w io.Writer, flush func() error) {
 
 // ToYAML is a value, given as JSON, in YAML.
 var ToYAML = toYAML
+
+// DropTyped drops what was typed at a terminal and not read.
+var DropTyped = dropTyped
