@@ -173,7 +173,7 @@ func TestASendFromAPipeAtATerminal(t *testing.T) {
 func TestASendOfAnAgentWithOthersBelowAtATerminal(t *testing.T) {
 	scenario := filepath.Join(t.TempDir(), "family.json")
 	if err := os.WriteFile(scenario, []byte(`{"after": "offline", "turns": [{"match": "make a worker", "steps": [
-		{"tool": {"name": "nexus_create", "input": {"agent_id": "worker", "preset": "trusted", "initial_message": "run touch made"}}},
+		{"text": "I make one."}, {"tool": {"name": "nexus_create", "input": {"agent_id": "worker", "preset": "trusted", "initial_message": "run touch made"}}},
 		{"text": "The worker is there."}]}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestASendOfAnAgentWithOthersBelowAtATerminal(t *testing.T) {
 	p.sees("○ nexus_create worker", "worker waits for an approval:", `shell {"command":"touch made"}`, "tells the model why:")
 	p.types("y\r")
 	p.sees("● nexus_create (", "The worker is there.")
-	if err := p.leaves(); err != nil || strings.Contains(p.text(), "stranger") {
+	if err := p.leaves(); err != nil || strings.Contains(p.text(), "stranger") || !strings.HasPrefix(p.text(), "I make one.\n○ nexus_create") || strings.Count(p.text(), "I make one.") != 1 {
 		t.Errorf("it ended with %v:\n%s", err, p.text())
 	}
 	if _, err := os.Stat(filepath.Join(s.cwd, "made")); err != nil {

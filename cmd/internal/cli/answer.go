@@ -72,6 +72,14 @@ func (t *answer) complete(result api.SendResult) error {
 	return errPieces
 }
 
+// after takes what stands in the answer between a text and one behind a tool call. It is not printed:
+// what was shown of the call stands there.
+func (t *answer) after(between string) {
+	t.newline()
+	t.length += len(between)
+	t.text.WriteString(between[:min(len(between), maxAnswer-t.text.Len())])
+}
+
 // newline ends the line that was begun.
 func (t *answer) newline() {
 	if t.begun && t.last != '\n' && t.broken == nil {

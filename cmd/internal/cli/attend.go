@@ -37,6 +37,7 @@ type attended struct {
 	text    *answer
 	turn    string // the turn that runs; "" for none that we know of
 	told    bool   // the end of ours
+	called  bool   // a tool, since there was text
 	calls   map[string]shownCall
 	waiting []asked   // requests without an answer; the first one is asked
 	asks    *question // nil for none
@@ -139,6 +140,7 @@ func (s *attended) happened(ctx context.Context, event client.Event) {
 	case protocol.TurnStart:
 		if s.turn = e.TurnID; s.turn == s.id && e.Attempt > 1 {
 			s.text.restart()
+			s.called = false
 			s.note("the agent crashed; the answer begins anew")
 		}
 	case protocol.TurnEnd:
@@ -159,8 +161,13 @@ func (s *attended) happened(ctx context.Context, event client.Event) {
 func (s *attended) step(event protocol.AssistantEvent) {
 	switch e := event.(type) {
 	case protocol.TextDelta:
+		if s.called && e.Delta != "" {
+			s.called = false
+			s.text.after("\n\n") // as the server puts them together
+		}
 		s.text.add(e.Delta)
 	case protocol.ToolcallStart:
+		s.called = s.text.length > 0
 		s.calls[e.ToolID] = shownCall{e.ToolName, time.Now()}
 	case protocol.ToolcallInput:
 		s.line("○ " + strings.TrimRight(s.calls[e.ToolID].name+" "+mainInput(e.Input, s.person.width()), " "))
