@@ -34,3 +34,36 @@ func TestCurves(t *testing.T) {
 	}
 	b.clean()
 }
+
+// The headings sort the list, also while it changes, and who has the focus in a row that moves keeps it.
+func TestSorting(t *testing.T) {
+	s := serve(t, t.TempDir())
+	for _, agent := range []string{"alice", "bob", "carol"} {
+		s.rpc("/", `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"`+agent+`"}}`)
+	}
+	s.rpc("/agent/alice", `{"jsonrpc":"2.0","id":1,"method":"shutdown"}`)
+	b := open(t, s.url+"/")
+	b.enter(s)
+	order := func(want string) {
+		t.Helper()
+		b.until(`[...document.querySelectorAll("#rows td:first-child")].map((e) => e.innerText).join(" ") === "` + want + `"`)
+	}
+	order("alice bob carol")
+	b.press("rows", "bob")
+	eval[bool](b, `[...document.querySelectorAll("#rows button")].find((e) => e.innerText === "bob").focus(), true`)
+	eval[bool](b, `document.querySelector("[data-sort=state]").click(), true`)
+	order("bob carol alice")
+	eval[bool](b, `document.querySelector("[data-sort=state]").click(), true`)
+	order("alice carol bob")
+	if at := eval[string](b, `document.activeElement.innerText`); at != "bob" {
+		t.Errorf("after its row was moved, the focus is on %q", at)
+	}
+	s.rpc("/agent/carol", `{"jsonrpc":"2.0","id":1,"method":"shutdown"}`)
+	order("carol alice bob")
+	b.click("[data-sort=agent]")
+	order("alice bob carol")
+	if at := eval[string](b, `document.querySelector("th[aria-sort]").innerText + document.querySelector("th[aria-sort]").getAttribute("aria-sort")`); at != "Agentascending" {
+		t.Errorf("the heading says %q", at)
+	}
+	b.clean()
+}

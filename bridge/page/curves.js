@@ -45,6 +45,9 @@ export function sample(infos) {
 
 const lately = (points) => points.filter(({ at }) => at > now - span);
 
+// processorOf is the processor of an agent, in percent of one; undefined if that is not known.
+export const processorOf = (id) => last(agents.get(id)?.points ?? [], "processor") ?? undefined;
+
 // forgetCurves forgets all.
 export function forgetCurves() {
   agents.clear();

@@ -1,7 +1,7 @@
 // The page of a nexus server (SPEC §6.11): the key, and the agents.
 
-import { drawAgents, drawTakes, forgetCurves, newCurve, sample } from "./curves.js";
-import { $, cut, dollars, during, make, mebibytes, plain, put, thousands } from "./dom.js";
+import { drawAgents, drawTakes, forgetCurves, newCurve, processorOf, sample } from "./curves.js";
+import { $, cut, dollars, during, lost, make, mebibytes, plain, put, thousands } from "./dom.js";
 import { follow } from "./events.js";
 import { showHistory } from "./history.js";
 import { questions } from "./questions.js";
@@ -166,7 +166,9 @@ function show({ agents, summaries }) {
   const tokens = new Map(summaries.map((s) => [s.agent_id, s.tokens]));
   const here = new Set(agents.map((a) => a.agent_id));
   for (const [id, row] of rows) if (!here.has(id)) { row.tr.remove(); rows.delete(id); forgetTalk(id); }
-  agents.forEach((agent, i) => {
+  sample(agents);
+  const had = document.activeElement;
+  inOrder(agents, tokens).forEach((agent, i) => {
     let row = rows.get(agent.agent_id);
     if (!row) rows.set(agent.agent_id, row = newRow(agent.agent_id));
     if ($("rows").children[i] !== row.tr) $("rows").insertBefore(row.tr, $("rows").children[i] ?? null);
@@ -183,13 +185,37 @@ function show({ agents, summaries }) {
     put(row.fault, cut(plain(agent.last_error), 2000));
     row.fault.title = row.fault.textContent;
   });
+  if (lost()) had?.focus({ preventScroll: true }); // its row was moved
   put($("count"), agents.length === 1 ? "1 agent" : `${agents.length} agents`);
-  sample(agents);
   drawAgents([...rows].map(([id, { processor }]) => [id, processor]));
   drawTakes($("takes"));
   narrow();
   facts(agents.find((a) => a.agent_id === chosen));
   questions(agents);
+}
+
+const order = { by: "agent", turn: 1 };
+const states = ["failed", "backoff", "busy", "starting", "stopping", "ready", "stopped"]; // those first that need somebody
+
+// inOrder are the agents in the order of a column: names and states as they are read, the largest number first.
+function inOrder(agents, tokens) {
+  const value = {
+    agent: () => 0, state: (a) => -states.indexOf(a.state), restarts: (a) => a.restarts, memory: (a) => a.memory_bytes,
+    tokens: (a) => tokens.get(a.agent_id)?.total, processor: (a) => processorOf(a.agent_id), cost: (a) => a.cost_usd_used, asks: (a) => a.pending?.length,
+  }[order.by];
+  const byName = (a, b) => (a.agent_id < b.agent_id ? -1 : 1);
+  return [...agents].sort((a, b) => order.turn * ((value(b) ?? -1) - (value(a) ?? -1) || byName(a, b)));
+}
+
+for (const button of document.querySelectorAll("[data-sort]")) {
+  button.addEventListener("click", () => {
+    const by = button.dataset.sort;
+    Object.assign(order, { by, turn: by === order.by ? -order.turn : 1 });
+    for (const th of document.querySelectorAll("th[aria-sort]")) th.removeAttribute("aria-sort");
+    const rising = ["agent", "state"].includes(by) === order.turn > 0;
+    button.closest("th").setAttribute("aria-sort", rising ? "ascending" : "descending");
+    wake();
+  });
 }
 
 const few = 10; // agents that are seen at a glance
