@@ -84,6 +84,29 @@ func TestScreens(t *testing.T) {
 	}
 }
 
+// A screen of any size has its lines and no more, also without agents, and without an answer.
+func TestSizes(t *testing.T) {
+	for _, m := range []*model{{}, {broken: "no answer: connection refused"}, {by: byMemory}} {
+		if m.by != byAgent {
+			minutes(m, true)
+		}
+		for width := 1; width < 300; width += 7 {
+			for height := 1; height < 40; height += 3 {
+				m.Update(tea.WindowSizeMsg{Width: width, Height: height})
+				lines := m.screen()
+				if len(lines) != height {
+					t.Fatalf("%d lines at %d by %d", len(lines), width, height)
+				}
+				for _, line := range lines {
+					if got := ansi.StringWidth(line); got > width {
+						t.Fatalf("%d columns at %d by %d: %q", got, width, height, line)
+					}
+				}
+			}
+		}
+	}
+}
+
 // panicky panics at a key.
 type panicky struct{ *model }
 

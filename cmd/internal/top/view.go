@@ -286,7 +286,7 @@ func (m *model) screen() []string {
 	}
 	switch {
 	case m.broken != "":
-		lines = append(lines[:min(len(lines), m.height-footLines-1)], red.Render(m.broken))
+		lines = append(lines[:max(0, min(len(lines), m.height-footLines-1))], red.Render(m.broken))
 	case len(agents) == 0:
 		lines = append(lines, "no agents")
 	}
@@ -294,6 +294,7 @@ func (m *model) screen() []string {
 		lines = append(lines, "")
 	}
 	lines = append(lines, m.below()...)
+	lines = lines[max(0, len(lines)-m.height):]
 	for i := range lines {
 		lines[i] = ansi.Truncate(lines[i], m.width, "…")
 	}
