@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/sessionlog"
+	"nexus.internal/protocol"
 )
 
 // logsVerb is nexus logs: all its verbs look at one directory.
@@ -113,19 +115,18 @@ func (v *logsVerb) list(archive *sessionlog.Archive) error {
 	return v.print(all)
 }
 
-// print prints a line for each session.
+// print lists sessions, if there are any.
 func (v *logsVerb) print(all []sessionlog.Session) error {
-	for _, s := range all {
-		parent := ""
-		if s.Parent != nil {
-			parent = "  of " + *s.Parent
-		}
-		err := v.app.Printf("%4d  %-20s %-8s %-9s %s  %s%s\n", s.ID, s.AgentID, s.Type, s.Status, s.UpdatedAt, cli.Counted(s.Messages, "message"), parent)
-		if err != nil {
-			return err
-		}
+	if len(all) == 0 {
+		return nil
 	}
-	return nil
+	rows := [][]string{{"SESSION", "AGENT", "TYPE", "STATUS", "UPDATED", "MESSAGES", "PARENT"}}
+	for _, s := range all {
+		rows = append(rows, []string{
+			fmt.Sprint(s.ID), s.AgentID, s.Type, s.Status, s.UpdatedAt, fmt.Sprint(s.Messages), cmp.Or(protocol.Value(s.Parent), "-"),
+		})
+	}
+	return v.app.Listing(rows)
 }
 
 func (v *logsVerb) showCommand() *cobra.Command {

@@ -66,9 +66,15 @@ func TestASendAtATerminal(t *testing.T) {
 	}
 	p = s.attended(t, 80, "a", "run touch e")
 	p.sees("tells the model why:")
+	second := s.attended(t, 80, "a", "echo after that")
+	second.sees("a is at work: the message waits for its turn", "tells the model why:") // who answers first, answers
 	p.types("\x03")
 	if err := p.leaves(); err == nil || !strings.Contains(p.text(), "the turn was cancelled") {
 		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+	second.sees(" was cancelled", "\nafter that")
+	if err := second.leaves(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, second.text())
 	}
 }
 

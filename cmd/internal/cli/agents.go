@@ -30,7 +30,7 @@ func agentsTable(p *printer, agents api.ListAgentsResult, _ []string) error {
 			orDash(agent.Model), orDash(agent.Cwd),
 		})
 	}
-	return p.listing(rows)
+	return p.Listing(rows)
 }
 
 // orDash is a value for a table, "-" for one that is missing or empty.

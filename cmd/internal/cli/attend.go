@@ -70,6 +70,7 @@ func (s *attended) attend(ctx context.Context, p api.SendParams) (result api.Sen
 	}
 	below := pump(following, &running, s.c.FollowAll(following, "", client.Filter{Types: []string{"permission_request", "permission_end"}}))
 	s.askAll(ctx, s.agent)
+	s.tellBusy(ctx, p.WhenBusy)
 	answered := make(chan error, 1)
 	running.Go(func() {
 		var err error
@@ -108,6 +109,19 @@ func (s *attended) attend(ctx context.Context, p api.SendParams) (result api.Sen
 		err = s.text.complete(result)
 	}
 	return result, true, s.text.end(), err
+}
+
+// tellBusy says that the message has to wait, if it has.
+func (s *attended) tellBusy(ctx context.Context, whenBusy *string) {
+	if whenBusy != nil && *whenBusy != "queue" {
+		return
+	}
+	all, _ := client.Do(ctx, s.c, "", api.ListAgents, api.None{}) // a key for the agent alone lists none
+	for _, one := range all.Agents {
+		if one.AgentID == s.agent && one.State == "busy" {
+			s.note(s.agent + " is at work: the message waits for its turn")
+		}
+	}
 }
 
 // pump passes events on until ctx ends, or they do.

@@ -25,7 +25,7 @@ func keysTable(p *printer, list api.ListKeysResult, _ []string) error {
 			momentOf(cmp.Or(protocol.Value(key.ExpiresAt), "never")), orDash(key.Name),
 		})
 	}
-	return p.listing(rows)
+	return p.Listing(rows)
 }
 
 // grantsOf says whether a key may widen what its agent may do; - where that is no

@@ -48,7 +48,7 @@ func (v *listSessions) run(ctx context.Context, a *App, c *client.Client, _ []st
 			orDash(s.PermissionLevel), orDash(s.Model), orDash(s.Cwd), note,
 		})
 	}
-	if err := a.listing(rows); err != nil {
+	if err := a.Listing(rows); err != nil {
 		return err
 	}
 	if shown := uint64(len(list.Sessions)); shown < list.Total {

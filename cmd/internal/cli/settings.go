@@ -212,7 +212,7 @@ func tellModels(a *App, r api.ListModelsResult) error {
 		}
 		rows = append(rows, []string{m.Provider + "/" + m.ModelID, window, in, out})
 	}
-	return a.listing(rows)
+	return a.Listing(rows)
 }
 
 func tellTools(a *App, r api.ListToolsResult) error {
@@ -221,7 +221,7 @@ func tellTools(a *App, r api.ListToolsResult) error {
 		summary, _, _ := strings.Cut(t.Description, ". ")
 		rows = append(rows, []string{t.Name, firstOf(summary, 100)})
 	}
-	return a.listing(rows)
+	return a.Listing(rows)
 }
 
 // firstOf is the first line of a text, up to so many characters of it.
@@ -241,7 +241,7 @@ func tellServers(a *App, r api.MCPListServersResult) error {
 	for _, s := range r.Servers {
 		rows = append(rows, []string{s.Name, string(s.State), strconv.FormatUint(s.Tools, 10), s.Error})
 	}
-	return a.listing(rows)
+	return a.Listing(rows)
 }
 
 // mcp is the verb for the MCP servers of an agent.

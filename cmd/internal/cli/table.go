@@ -21,10 +21,10 @@ func (p *printer) table(rows [][]string) error {
 	return p.columns(rows, widths(rows))
 }
 
-// listing is table for rows below the names of their columns. To a terminal no line is longer than that
-// is wide, as far as that can be: cells are cut, but for those of the first column, which are typed again. Of a
-// path the end is shown.
-func (p *printer) listing(rows [][]string) error {
+// Listing writes rows to stdout, in columns below their names, which are the first row. To a terminal no line is
+// longer than that is wide, as far as that can be: cells are cut, but for those of the first column, which are
+// typed again. Of a path the end is shown.
+func (p *printer) Listing(rows [][]string) error {
 	for _, row := range rows {
 		for i := range row {
 			row[i] = line(row[i])
