@@ -97,6 +97,7 @@ type spawner struct {
 	process *os.Process
 	user    bool // it has a user namespace of its own
 	over    atomic.Bool
+	early   *spawnAnswer // its first answer, if it came before that of its launcher
 
 	mu      sync.Mutex // guards control: one request at a time
 	control *os.File
@@ -111,10 +112,11 @@ type spawnRequest struct {
 
 // spawnAnswer is the answer; the first one comes without a request, when the network is there.
 type spawnAnswer struct {
-	PID   int
-	Port  int // of the gate's socket, which comes with the answer
-	Error string
-	Errno int
+	Launched bool // it is a launcher's: the spawner's first one may come before
+	PID      int
+	Port     int // of the gate's socket, which comes with the answer
+	Error    string
+	Errno    int
 }
 
 // err is what an answer tells of a failure.
@@ -126,6 +128,19 @@ func (a spawnAnswer) err() error {
 		return errors.New(a.Error)
 	}
 	return nil
+}
+
+// send sends an answer, with descriptors, from a spawner or a launcher.
+func (a spawnAnswer) send(descriptors ...int) error {
+	data, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	var with []byte
+	if len(descriptors) > 0 {
+		with = unix.UnixRights(descriptors...)
+	}
+	return unix.Sendmsg(orderFD, data, with, nil, unix.MSG_NOSIGNAL)
 }
 
 func failedAnswer(err error) spawnAnswer {
@@ -144,13 +159,9 @@ func startSpawner(running *sync.WaitGroup) (*spawner, error) {
 }
 
 func startSpawnerIn(v view, running *sync.WaitGroup) (*spawner, error) {
-	attr := reaperAttr()
-	attr.Cloneflags = unix.CLONE_NEWNET
-	if v == userView {
-		if err := ownUsers(attr); err != nil {
-			return nil, err
-		}
-		attr.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN} // until its loopback is switched on
+	attr, arg := reaperAttr(), launchArg
+	if v == mountView {
+		attr.Cloneflags, arg = unix.CLONE_NEWNET, spawnerArg
 	}
 	control, theirs, err := controlPair()
 	if err != nil {
@@ -161,28 +172,83 @@ func startSpawnerIn(v view, running *sync.WaitGroup) (*spawner, error) {
 		return nil, errors.Join(err, control.Close(), theirs.Close())
 	}
 	s := &spawner{user: v == userView, control: control}
+	_ = control.SetDeadline(time.Now().Add(startPatience)) // a socket of ours has deadlines
 	s.process, err = reapers.start(func() (*os.Process, error) {
-		return os.StartProcess(executable(), []string{os.Args[0], spawnerArg}, &os.ProcAttr{
+		first, err := os.StartProcess(executable(), []string{os.Args[0], arg}, &os.ProcAttr{
 			Env: []string{}, Files: []*os.File{null, null, null, theirs}, Sys: attr,
 		})
+		theirs.Close()
+		if err != nil || !s.user {
+			return first, err
+		}
+		return s.launched(first)
 	})
 	null.Close()
-	theirs.Close()
 	if err != nil {
 		control.Close()
 		return nil, err
 	}
 	running.Go(s.watch)
-	_ = control.SetDeadline(time.Now().Add(startPatience)) // a socket of ours has deadlines
-	ready, _, err := s.answer()
-	if err == nil {
-		err = ready.err()
-	}
-	if err != nil {
+	if err := s.ready(); err != nil {
 		s.end()
 		return nil, err
 	}
 	return s, nil
+}
+
+// ready waits for the first answer of a spawner that has just been started.
+func (s *spawner) ready() (err error) {
+	var a spawnAnswer
+	if s.early != nil {
+		a = *s.early
+	} else {
+		a, _, err = s.answer()
+	}
+	return errors.Join(err, a.err())
+}
+
+// launched is the spawner that a launcher has started. The caller holds the lock of reapers.
+func (s *spawner) launched(launcher *os.Process) (*os.Process, error) {
+	a, _, err := s.answer()
+	for err == nil && !a.Launched {
+		s.early = &a
+		a, _, err = s.answer()
+	}
+	if err == nil {
+		err = a.err()
+	}
+	if err != nil {
+		_ = launcher.Kill() // or it has ended
+	}
+	_, _ = launcher.Wait() // of what it has done, the answer tells
+	if err != nil {
+		return nil, err
+	}
+	return os.FindProcess(a.PID) // it is a child of ours, and not reaped
+}
+
+// launchSpawner starts a spawner as a child of whoever started us, and answers with its id. The maps of a
+// user namespace are written by way of /proc, which is closed to a child that holds keys
+// (PR_SET_DUMPABLE); this process holds none. It returns its exit status.
+func launchSpawner() int {
+	keepDescriptors()
+	attr := &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWNET | unix.CLONE_PARENT}
+	attr.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN} // until its loopback is switched on
+	pid, err := 0, ownUsers(attr)
+	if err == nil {
+		pid, err = syscall.ForkExec(executable(), []string{os.Args[0], spawnerArg}, &syscall.ProcAttr{
+			Env: []string{}, Files: []uintptr{0, 1, 2, orderFD}, Sys: attr,
+		})
+	}
+	a := spawnAnswer{PID: pid}
+	if err != nil {
+		a = failedAnswer(fmt.Errorf("start it: %w", err))
+	}
+	a.Launched = true
+	if a.send() != nil {
+		return 2 // a person tries the argument out
+	}
+	return 0
 }
 
 // controlPair are the ends of the socket by which a spawner is spoken to.
@@ -338,17 +404,7 @@ func receiveMessage(from int) (data []byte, fds []int, err error) {
 // spawn is the spawner's own main. It returns its exit status.
 func spawn() int {
 	keepDescriptors()
-	answer := func(a spawnAnswer, rights ...int) error {
-		data, err := json.Marshal(a)
-		if err != nil {
-			return err
-		}
-		var with []byte
-		if len(rights) > 0 {
-			with = unix.UnixRights(rights...)
-		}
-		return unix.Sendmsg(orderFD, data, with, nil, unix.MSG_NOSIGNAL)
-	}
+	askForContinue() // a launcher could not ask for it
 	err := raiseLoopback()
 	if err == nil {
 		err = inheritNone() // and what it starts cannot change the network
@@ -360,10 +416,10 @@ func spawn() int {
 		err = proctree.SetUndumpable()
 	}
 	if err != nil {
-		_ = answer(failedAnswer(fmt.Errorf("make a network: %w", err)))
+		_ = failedAnswer(fmt.Errorf("make a network: %w", err)).send()
 		return 2
 	}
-	if answer(spawnAnswer{}) != nil {
+	if (spawnAnswer{}).send() != nil {
 		return 2 // a person tries the argument out
 	}
 	for {
@@ -378,14 +434,14 @@ func spawn() int {
 		if err != nil {
 			return 2 // it is out of step
 		}
-		if err := serveSpawn(r, fds, answer); err != nil {
+		if err := serveSpawn(r, fds); err != nil {
 			return 2
 		}
 	}
 }
 
 // serveSpawn answers one request.
-func serveSpawn(r spawnRequest, fds []int, answer func(spawnAnswer, ...int) error) error {
+func serveSpawn(r spawnRequest, fds []int) error {
 	defer func() {
 		for _, fd := range fds {
 			unix.Close(fd)
@@ -394,10 +450,10 @@ func serveSpawn(r spawnRequest, fds []int, answer func(spawnAnswer, ...int) erro
 	if r.Gate {
 		fd, port, err := openGate()
 		if err != nil {
-			return answer(failedAnswer(err))
+			return failedAnswer(err).send()
 		}
 		defer unix.Close(fd)
-		return answer(spawnAnswer{Port: port}, fd)
+		return spawnAnswer{Port: port}.send(fd)
 	}
 	files := make([]uintptr, len(fds))
 	for i, fd := range fds {
@@ -409,9 +465,9 @@ func serveSpawn(r spawnRequest, fds []int, answer func(spawnAnswer, ...int) erro
 		Dir: r.Dir, Env: []string{}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_PARENT},
 	})
 	if err != nil {
-		return answer(failedAnswer(fmt.Errorf("start the reaper: %w", err)))
+		return failedAnswer(fmt.Errorf("start the reaper: %w", err)).send()
 	}
-	return answer(spawnAnswer{PID: pid})
+	return spawnAnswer{PID: pid}.send()
 }
 
 // openGate makes a listening socket in the network of this process.

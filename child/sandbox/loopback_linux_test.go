@@ -93,6 +93,13 @@ func init() {
 			p.Close()
 		}
 	}
+	// guarded is ordinary, of a process that others may not look into.
+	roles["guarded"] = func(args []string) {
+		if err := proctree.SetUndumpable(); err != nil {
+			panic(err)
+		}
+		roles["ordinary"](args)
+	}
 	// sharing has a program in a network of its own, says that it runs, and waits to be killed.
 	roles["sharing"] = func(args []string) {
 		if err := sandbox.Adopt(); err != nil {
@@ -207,11 +214,14 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-// A user without privileges has it, too, beside programs of other kinds.
+// A user without privileges has it, too, beside programs of other kinds, and so does a process that
+// holds keys.
 func TestLoopbackOfAnOrdinaryUser(t *testing.T) {
 	for _, uid := range []uint32{0, 65534} {
-		if got := asUser(t, uid, "ordinary"); got != "trusted\ninside: <nil>\n-rw-\n3\nthe gate\ntrusted\nx\n" {
-			t.Errorf("user %d: %q", uid, got)
+		for _, role := range []string{"ordinary", "guarded"} {
+			if got := asUser(t, uid, role); got != "trusted\ninside: <nil>\n-rw-\n3\nthe gate\ntrusted\nx\n" {
+				t.Errorf("user %d, %s: %q", uid, role, got)
+			}
 		}
 	}
 }

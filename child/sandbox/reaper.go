@@ -29,6 +29,8 @@ func init() {
 		syscall.Exit(reaper())
 	case spawnerArg:
 		syscall.Exit(spawn())
+	case launchArg:
+		syscall.Exit(launchSpawner())
 	case enterArg:
 		syscall.Exit(become()) // on the first thread, which is where exec leaves a process
 	}

@@ -20,6 +20,9 @@ const (
 	// spawnerArg is the argument of our executable where it starts reapers in a network of its
 	// own: see Loopback.
 	spawnerArg = "__spawn"
+	// launchArg is the argument of our executable where it starts a spawner with a user namespace
+	// of its own, as whoever started it may not.
+	launchArg = "__launch"
 	// enterArg is the argument of our executable where it confines itself and
 	// then becomes the program. It reads the order from descriptor 3 and writes to
 	// descriptor 4 one report before it does that, and one if it cannot.

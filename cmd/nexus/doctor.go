@@ -245,7 +245,8 @@ func (d *doctor) confinement(ctx context.Context, path string) {
 		{"confinement", `{"preset":"sandboxed"}`, "sandboxed agents run no programs here: use another kernel (5.13 with Landlock, or newer), or trusted agents"},
 		{"named hosts", `{"preset":"sandboxed","network":["example.com"]}`, "programs of agents with network run not here: allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, or the like)"},
 	} {
-		a, err := ask(ctx, path, append(d.app.Environ, "NEXUS_HOME="+home), "run", "--no-session", "--model", "offline", "--cwd", work, "--scenario", scenario, "--permissions", one.permissions)
+		// A key is what keeps others from looking into an agent's process, which takes another way to a network.
+		a, err := ask(ctx, path, append(d.app.Environ, "NEXUS_HOME="+home, "OPENAI_API_KEY=none"), "run", "--no-session", "--model", "offline", "--cwd", work, "--scenario", scenario, "--permissions", one.permissions)
 		switch {
 		case err != nil:
 			d.add(one.check, isFail, one.instead, "%v", err)
