@@ -124,7 +124,7 @@ func (s *agentStatus) rows(id string) [][]string {
 	if s.Agent == nil {
 		return rows
 	}
-	return append(slices.Insert(rows, 1, [][]string{
+	rows = append(slices.Insert(rows, 1, [][]string{
 		{"state", agent.State},
 		{"process", fmt.Sprintf("%s, incarnation %d, %d restarts", orDash(agent.PID), agent.Incarnation, agent.Restarts)},
 	}...), [][]string{
@@ -133,4 +133,8 @@ func (s *agentStatus) rows(id string) [][]string {
 		{"approvals", strconv.Itoa(agent.PendingPermissions)},
 		{"last error", orDash(agent.LastError)},
 	}...)
+	for _, request := range agent.Pending {
+		rows = append(rows, []string{"waits", request.RequestID + " " + request.ToolName + ": " + request.Summary})
+	}
+	return rows
 }
