@@ -64,6 +64,20 @@ func TestASendAtATerminal(t *testing.T) {
 	if err := p.leaves(); err != nil {
 		t.Errorf("it ended with %v:\n%s", err, p.text())
 	}
+	p = s.attended(t, 80, "a", "run touch f")
+	p.sees("tells the model why:")
+	p.types("\x04") // who does not want to answer leaves it to somebody else
+	p.sees("answer with: nexus-rpc --port ")
+	request = gjson.Get(s.call("/agent/a", "get_permissions", `{}`), "result.pending.0.request_id").Str
+	s.call("/agent/a", "respond_permission", `{"request_id":"`+request+`","decision":"deny"}`)
+	p.sees("✗ shell failed")
+	if err := p.leaves(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+	p = s.attended(t, 80, "nobody", "hello")
+	if err := p.leaves(); err == nil || !strings.HasPrefix(p.text(), "nexus-rpc: Agent not found: nobody") {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
 	p = s.attended(t, 80, "a", "run touch e")
 	p.sees("tells the model why:")
 	second := s.attended(t, 80, "a", "echo after that")

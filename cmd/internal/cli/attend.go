@@ -20,8 +20,10 @@ import (
 const (
 	// eventsPatience bounds the wait for the events of an agent, without which a send is not attended.
 	eventsPatience = 2 * time.Second
-	// endPatience bounds the wait for the last events of a turn whose result is there.
-	endPatience = time.Second
+	// endPatience bounds the wait for the last events of a turn whose result is there, and beginPatience
+	// for the first ones: there are none of a turn that had ended before.
+	endPatience   = time.Second
+	beginPatience = 200 * time.Millisecond
 	// shownResult is how many lines of a call's result are shown.
 	shownResult = 5
 )
@@ -36,6 +38,7 @@ type attended struct {
 
 	text    *answer
 	turn    string // the turn that runs; "" for none that we know of
+	begun   bool   // ours has
 	told    bool   // the end of ours
 	called  bool   // a tool, since there was text
 	calls   map[string]shownCall
@@ -99,7 +102,7 @@ func (s *attended) attend(ctx context.Context, p api.SendParams) (result api.Sen
 			s.decide(ctx, line, more)
 		case err = <-answered:
 			over = true
-			patience.Reset(endPatience)
+			patience.Reset(s.endPatience(err))
 		case <-patience.C:
 			s.told = s.told || over
 		}
@@ -109,6 +112,18 @@ func (s *attended) attend(ctx context.Context, p api.SendParams) (result api.Sen
 		err = s.text.complete(result)
 	}
 	return result, true, s.text.end(), err
+}
+
+// endPatience bounds the wait for events of our turn once its result, or an error, is there.
+func (s *attended) endPatience(err error) time.Duration {
+	switch {
+	case s.begun:
+		return endPatience
+	case err != nil: // it did not come to a turn
+		return 0
+	default:
+		return beginPatience
+	}
 }
 
 // tellBusy says that the message has to wait, if it has.
@@ -152,7 +167,9 @@ func (s *attended) happened(ctx context.Context, event client.Event) {
 	}
 	switch e := decoded.(type) {
 	case protocol.TurnStart:
-		if s.turn = e.TurnID; s.turn == s.id && e.Attempt > 1 {
+		s.turn = e.TurnID
+		s.begun = s.begun || s.turn == s.id
+		if s.turn == s.id && e.Attempt > 1 {
 			s.text.restart()
 			s.called = false
 			s.note("the agent crashed; the answer begins anew")
