@@ -11,8 +11,9 @@ type Permissions struct {
 	// DisabledTools are not there at all for the model.
 	DisabledTools []string `json:"disabled_tools,omitempty" wire:"default"`
 	// AllowedPaths are directories beside the working directory that tools may
-	// read and change. All paths are absolute.
-	AllowedPaths []string `json:"allowed_paths,omitempty" wire:"default"`
+	// read and change. All paths are absolute. Nil leaves them to the preset, and to the
+	// configuration; an empty list is none.
+	AllowedPaths []string `json:"allowed_paths,omitzero" wire:"default"`
 	// WritePaths, unless nil, are the only places that tools may change; an
 	// empty list is none.
 	WritePaths []string `json:"write_paths,omitzero" wire:"default"`

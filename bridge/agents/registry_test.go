@@ -145,7 +145,7 @@ func TestSpec(t *testing.T) {
 			ID: "new", Fresh: true, Cwd: "/d", Labels: supervisor.Labels{EnvDigest: noEnv}, Permissions: protocol.Permissions{DisabledTools: []string{"shell"}},
 		},
 		`{"agent_id":".left","allowed_write_paths":[]}`: {
-			ID: ".left", Fresh: true, Labels: supervisor.Labels{EnvDigest: noEnv}, Permissions: protocol.Permissions{AllowedPaths: []string{}, WritePaths: []string{}},
+			ID: ".left", Fresh: true, Labels: supervisor.Labels{EnvDigest: noEnv}, Permissions: protocol.Permissions{WritePaths: []string{}},
 		},
 		`{"agent_id":"online","network":["a.test"]}`: {
 			ID: "online", Fresh: true, Labels: supervisor.Labels{EnvDigest: noEnv}, Permissions: protocol.Permissions{Network: []string{"a.test"}},

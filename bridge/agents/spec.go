@@ -77,14 +77,16 @@ func (r *Registry) spec(p api.CreateAgentParams, up parent) (supervisor.Spec, er
 		SystemPrompt: p.SystemPrompt, Env: protocol.Value(p.Env), Host: r.o.Host,
 		Permissions: protocol.Permissions{
 			Preset: protocol.Value(p.Preset), DisabledTools: protocol.Value(p.DisableTools),
-			AllowedPaths: protocol.Value(p.AllowedWritePaths), WritePaths: protocol.Value(p.AllowedWritePaths),
-			Network: protocol.Value(p.Network),
+			WritePaths: protocol.Value(p.AllowedWritePaths), Network: protocol.Value(p.Network),
 		},
 		Fresh: !r.o.Sessions.There(*p.AgentID), // [Registry.create] removes what a temporary one left
 		Labels: supervisor.Labels{
 			Parent: protocol.Value(p.ParentAgentID), Provenance: protocol.Value(p.ParentAgentID),
 			Approvals: protocol.Value(p.Approvals), EnvDigest: digest(p.Env),
 		},
+	}
+	if paths := s.Permissions.WritePaths; len(paths) > 0 { // none says nothing of what may be read
+		s.Permissions.AllowedPaths = paths
 	}
 	if p.Settings != nil {
 		s.Settings = p.Settings.Turns()

@@ -118,18 +118,21 @@ func (env *Env) SetPermissions(asked protocol.Permissions, b protocol.Bound) err
 	if err != nil {
 		return err
 	}
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	bound, bounded, err := env.bound(b)
+	if err != nil {
+		return err
+	}
+	if bounded && !env.namesPaths(asked) { // nobody has asked for those of the configuration
+		resolved.AllowedPaths = rights.IntersectDirs(resolved.AllowedPaths, rights.AccessiblePaths(bound))
+	}
 	held := env.withinCeiling(resolved)
 	if over := rights.Excess(resolved, held); len(over) > 0 {
 		return fmt.Errorf("this agent's ceiling does not allow %s", strings.Join(over, ", nor "))
 	}
 	if _, err := rights.Clean(held); err != nil { // a start would refuse what is saved
 		return fmt.Errorf("with this agent's ceiling: %w", err)
-	}
-	env.mu.Lock()
-	defer env.mu.Unlock()
-	bound, bounded, err := env.bound(b)
-	if err != nil {
-		return err
 	}
 	if bounded {
 		if over := rights.Beyond(permission.Policy{Permissions: resolved, Cwd: env.cwd}.Ceiling(), bound); len(over) > 0 {

@@ -208,13 +208,18 @@ func (o Options) presets() map[string]protocol.Permissions {
 // symbolic links unless they were so before.
 func (env *Env) resolve(asked protocol.Permissions, follow bool) (protocol.Permissions, error) {
 	if follow {
-		presets := env.options.presets()
-		if len(asked.AllowedPaths)+len(presets[asked.Preset].AllowedPaths) == 0 {
+		if !env.namesPaths(asked) {
 			asked.AllowedPaths = env.options.AllowedPaths
 		}
-		return Resolve(asked, presets)
+		return Resolve(asked, env.options.presets())
 	}
 	return permission.Resolve(asked, env.options.presets())
+}
+
+// namesPaths reports whether what is asked for, or its preset, says what the allowed paths are, none
+// among them; else the configuration does.
+func (env *Env) namesPaths(asked protocol.Permissions) bool {
+	return asked.AllowedPaths != nil || env.options.presets()[asked.Preset].AllowedPaths != nil
 }
 
 // Resolve is [permission.Resolve], and follows the symbolic links in paths.

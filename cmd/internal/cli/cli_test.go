@@ -353,14 +353,14 @@ func TestSessionsOfManyPages(t *testing.T) {
 func TestMessagesTellsWhatIsCut(t *testing.T) {
 	page := func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"total":2,"offset":0,"messages":[{"role":"user","content":"hello"},`+
-			`{"role":"assistant","content":"head","truncated":true,"size":1200000,"file":"/s/a.Structured()l"}]}}`)
+			`{"role":"assistant","content":"head","truncated":true,"size":1200000,"file":"/s/a.jsonl"}]}}`)
 	}
 	got := run(t, page, nil, "messages", "a")
-	want := "user: hello\nassistant: head … (cut: the whole has 1200000 bytes and is in /s/a.Structured()l)\n"
+	want := "user: hello\nassistant: head … (cut: the whole has 1200000 bytes and is in /s/a.jsonl)\n"
 	if diff := cmp.Diff(outcome{0, want, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if got := run(t, page, nil, "--json", "messages", "a"); !strings.Contains(got.stdout, `"truncated":true,"size":1200000,"file":"/s/a.Structured()l"`) {
+	if got := run(t, page, nil, "--json", "messages", "a"); !strings.Contains(got.stdout, `"truncated":true,"size":1200000,"file":"/s/a.jsonl"`) {
 		t.Errorf("--json leaves out that it is cut: %s", got.stdout)
 	}
 }
