@@ -72,7 +72,7 @@ func (s *attended) attend(ctx context.Context, p api.SendParams) (result api.Sen
 		return result, false, nil, nil
 	}
 	below := pump(following, &running, s.c.FollowAll(following, "", client.Filter{Types: []string{"permission_request", "permission_end"}}))
-	s.askAll(ctx, s.agent)
+	s.askAll(ctx, true)
 	s.tellBusy(ctx, p.WhenBusy)
 	answered := make(chan error, 1)
 	running.Go(func() {
@@ -94,7 +94,7 @@ func (s *attended) attend(ctx context.Context, p api.SendParams) (result api.Sen
 			case !more:
 				below = nil
 			case event.Type == "open":
-				s.askAll(ctx, "")
+				s.askAll(ctx, false)
 			case event.Agent() != s.agent: // else it comes among the agent's other events
 				s.happened(ctx, event)
 			}
@@ -259,11 +259,18 @@ func mainInput(input []byte, most int) string {
 	return firstOf(string(input), most)
 }
 
-// askAll has the person asked about what waits already: of an agent, or with "" of all.
-func (s *attended) askAll(ctx context.Context, agent string) {
+// askAll has the person asked about what waits already: of our agent, or else of all others. Ours is asked
+// before its turn begins: from then on its requests come among its other events, in their order.
+func (s *attended) askAll(ctx context.Context, ours bool) {
+	agent := ""
+	if ours {
+		agent = s.agent
+	}
 	now, _ := pending(ctx, s.c, agent) // where it fails, the request is answered elsewhere
 	for _, one := range now {
-		s.ask(ctx, one)
+		if ours == (one.AgentID == s.agent) {
+			s.ask(ctx, one)
+		}
 	}
 }
 
