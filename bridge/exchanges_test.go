@@ -364,6 +364,16 @@ var exchanges = []exchange{
 		request: rpc("/agent/a", "execute_task", `{"task_type":"testing","prompt":"x","request_id":"r"}`),
 	},
 	{
+		name: "unsupported", row: "the program of an agent of another make", status: 200, code: -32601, message: "compact: an agent of kind copycat does not offer this", kind: "UNSUPPORTED",
+		request: rpc("/agent/copycat", "compact", `{}`),
+		before:  func(s *stage) { s.create("copycat") },
+	},
+	{
+		name: "unsupported-change", row: "the program of an agent of another make", status: 200, code: -32601, message: "set_model: an agent of kind copycat does not offer this", kind: "UNSUPPORTED",
+		request: rpc("/agent/copycat", "set_model", `{"model":"x"}`),
+		before:  func(s *stage) { s.create("copycat") },
+	},
+	{
 		name: "no-checker", row: "no checker", status: 200, code: -32001, message: unavail, kind: "CHECKER_NOT_FOUND",
 		request: rpc("/rpc", "validate_code", `{"code":"x","language":"rust"}`),
 	},

@@ -86,7 +86,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	r.key = r.keys.Key()
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), r.logs, zap.DebugLevel))
 	r.sup = supervisor.New(supervisor.Options{
-		Launchers: map[string]supervisor.Launcher{"": r.launcher}, Log: log,
+		Launcher: r.launcher, Log: log,
 		Store: openRecords(func(id string) (supervisor.Records, error) { return r.records(id) }),
 	})
 
@@ -277,7 +277,7 @@ func stateful(c *supervisortest.Child, cmd protocol.Command) bool {
 			return true
 		}
 	case protocol.Compact:
-		if len(c.Messages()) > 0 {
+		if len(c.Messages()) > 0 || c.Spec().ID == "copycat" { // which is of another make
 			break // the conversation is short
 		}
 		c.Respond(cmd, map[string]any{
@@ -297,6 +297,10 @@ func stateful(c *supervisortest.Child, cmd protocol.Command) bool {
 		c.Respond(cmd, answer)
 		return true
 	case protocol.SetModel:
+		if c.Spec().ID == "copycat" {
+			c.Respond(cmd, map[string]any{"ok": false, "error": "set_model: an agent of kind copycat does not offer this", "reason": protocol.Unsupported})
+			return true
+		}
 		if cmd.Model == "none" {
 			c.Respond(cmd, map[string]any{"ok": false, "error": "unknown model none"})
 			return true

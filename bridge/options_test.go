@@ -27,6 +27,13 @@ func (plainRuntime) Admit(s supervisor.Spec, _ *api.Limits) (supervisor.Spec, er
 	return s, nil
 }
 
+func (plainRuntime) Kinds() map[string]agents.Kind {
+	return map[string]agents.Kind{
+		"copycat": {Program: protocol.AgentProgram{Kind: "copycat", Protocol: "pipe", Command: []string{"cat"}}, Path: "/bin/cat"},
+		"script":  {Program: protocol.AgentProgram{Kind: "script", Protocol: "pipe"}, Agents: true},
+	}
+}
+
 func (r plainRuntime) Limits(agent string) (agents.HeldLimits, error) {
 	held := agents.HeldLimits{Held: protocol.Limits{Tokens: 7, Agents: 32}, Outer: protocol.Limits{Agents: 64}, TokensUsed: 3}
 	if set, ok := r.tokens.Load(agent); ok {

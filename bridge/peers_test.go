@@ -15,7 +15,7 @@ import (
 )
 
 // An agent gets through another one neither a path nor a tool, a mode, the network, an
-// allowance or a variable that it has not itself, whatever the names of their presets.
+// allowance, a variable or a program without walls that it has not itself, whatever the names of their presets.
 func TestAttackThroughAnotherAgent(t *testing.T) {
 	base := protocol.Permissions{Preset: "trusted", AllowedPaths: []string{"/data", "/site"}, BlockedPaths: []string{"/site/keys"}}
 	other := func(change func(*protocol.Permissions)) protocol.Permissions {
@@ -36,6 +36,8 @@ func TestAttackThroughAnotherAgent(t *testing.T) {
 		"allowed": {"ceiling": base, "allowances": []protocol.Allowance{{Tool: "shell", Action: "execute", Dir: "/site", Programs: []string{"make"}}}},
 		"silent":  {},
 		"secret":  {"ceiling": base},
+		"loose":   {"ceiling": base, "program": protocol.AgentProgram{Kind: "pipe", Protocol: "pipe", Command: []string{"sh"}}},
+		"walled":  {"ceiling": base, "program": protocol.AgentProgram{Kind: "pipe", Protocol: "pipe", Command: []string{"sh"}, Sandbox: true}},
 	}
 	f := &family{rig: rigged(t, func(r *rig, o *bridge.Options) {
 		r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play {
@@ -43,7 +45,7 @@ func TestAttackThroughAnotherAgent(t *testing.T) {
 				if _, ok := cmd.(protocol.GetState); !ok || states[c.Spec().ID] == nil {
 					return false
 				}
-				c.Respond(cmd, map[string]any{"ok": true, "permissions": states[c.Spec().ID]})
+				c.Respond(cmd, map[string]any{"ok": true, "permissions": states[c.Spec().ID], "program": states[c.Spec().ID]["program"]})
 				return true
 			}}
 		}
@@ -58,7 +60,7 @@ func TestAttackThroughAnotherAgent(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"same": "", "less": "",
+		"same": "", "less": "", "walled": "", "loose": "run a program that nothing confines",
 		"unblocked": "the blocked path /site/keys", "elsewhere": "the path /etc", "unasked": "shell without asking", "free": "the preset yolo",
 		"allowed": "shell in /site, which was allowed for the session", "secret": "its environment variables", "silent": "cannot be read",
 	} {

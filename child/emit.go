@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"nexus.internal/child/foreign"
 	"nexus.internal/child/provider"
 	"nexus.internal/child/toolenv"
 	"nexus.internal/child/turn"
@@ -247,6 +248,12 @@ func refusal(err error) protocol.Refusal {
 	}
 	if e, ok := errors.AsType[*provider.Error](err); ok {
 		no.Reason, no.RetryAfterMS = e.Reason, uint64(e.RetryAfter.Milliseconds())
+	}
+	if e, ok := errors.AsType[*foreign.TurnError](err); ok {
+		no.Reason = e.Reason
+	}
+	if _, ok := errors.AsType[*unsupportedError](err); ok {
+		no.Reason = protocol.Unsupported
 	}
 	if errors.Is(err, turn.ErrHeldBack) {
 		no.Reason = protocol.ContentRefused

@@ -23,7 +23,7 @@ var handlers = handlerTable(
 	report((*server).ping),
 	answer((*server).newSession),
 	answer((*server).undo),
-	answer((*server).setModel),
+	handle((*server).changeModel),
 	answer((*server).setSettings),
 	report((*server).setToolOutput),
 	handle((*server).messages),
@@ -37,6 +37,7 @@ var handlers = handlerTable(
 	answer((*server).setSystemPrompt),
 	answer((*server).updateContext),
 	report((*server).getNotes),
+	report((*server).listJobs),
 	answerLater(serverCommands, (*server).connectServer),
 	answerLater(serverCommands, (*server).disconnectServer),
 	handle(func(s *server, c protocol.PermissionResponse) { s.relay.answer(c) }),
@@ -150,6 +151,9 @@ func (s *server) newSession(c protocol.NewSession) (answer protocol.NewSessionAn
 		return answer, err
 	}
 	s.session.reset(answer.SessionID, told)
+	if s.Foreign != nil {
+		s.Foreign.Reset(answer.SessionID)
+	}
 	if s.ToolEnv != nil {
 		s.ToolEnv.Forget()
 	}
@@ -163,6 +167,10 @@ func (s *server) getState(protocol.GetState) protocol.State { return s.session.s
 
 func (s *server) listTools(protocol.ToolsList) protocol.ToolList {
 	return protocol.ToolList{Tools: s.ToolEnv.Tools().Specs()}
+}
+
+func (s *server) listJobs(protocol.ListJobs) protocol.JobList {
+	return protocol.JobList{Jobs: s.ToolEnv.Jobs().States()}
 }
 
 func (s *server) listModels(ctx context.Context, _ protocol.GetAvailableModels) (protocol.AvailableModels, error) {

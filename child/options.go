@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"nexus.internal/child/foreign"
 	"nexus.internal/child/images"
 	"nexus.internal/child/journal"
 	"nexus.internal/child/mcp"
@@ -87,6 +88,9 @@ type Options struct {
 	Journal *journal.Journal
 	// State is the conversation to go on with. Its SessionID is required.
 	State transcript.State
+	// Foreign is the program of another make that answers prompts in the place of Models and the
+	// tools; nil for none. Serve ends with an error when the program does, and does not close it.
+	Foreign *foreign.Agent
 	// ParentAgent is the id of the agent that created this one; "" for none.
 	ParentAgent string
 	// ASCII escapes everything that is not ASCII in what is written.

@@ -59,7 +59,8 @@ func newServer(stdout io.Writer, options Options) *server {
 }
 
 // Serve runs the child until shutdown, the end of stdin, the end of ctx, or
-// the loss of stdout's reader, which is ErrNoReader or the error of the write.
+// the loss of stdout's reader, which is ErrNoReader or the error of the write, or until the program
+// of Options.Foreign has ended, which is a *foreign.EndError.
 // It returns nil otherwise, at most DefaultGrace after it was told to end; the
 // end of stdin alone lets it finish what was read first.
 func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) error {
@@ -77,6 +78,8 @@ func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) er
 	var err error
 	select {
 	case err = <-s.lost:
+	case <-s.Foreign.Gone():
+		err = s.Foreign.Err()
 	case <-ctx.Done():
 	case end := <-input:
 		<-unread
@@ -88,6 +91,8 @@ func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) er
 			select {
 			case <-done:
 			case err = <-s.lost:
+			case <-s.Foreign.Gone():
+				err = s.Foreign.Err()
 			case <-ctx.Done():
 			}
 			select { // the last frames may have been lost just now
@@ -239,6 +244,10 @@ func commandID(err error) (id string) {
 func (s *server) handle(c protocol.Command) {
 	if err := s.queue.checkID(c); err != nil {
 		s.out.post(commandError(c.Ident(), err))
+		return
+	}
+	if err := s.session.unsupported(c); err != nil {
+		s.out.post(failure(c, err))
 		return
 	}
 	handlers[c.Name()].handle(s, c)

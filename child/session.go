@@ -47,6 +47,9 @@ func openSession(o *Options) *session {
 		System: o.Prompt.Text, Model: o.Start.name(), ContextWindow: o.Start.ContextWindow, MaxMessages: int(*o.Settings.MaxMessages),
 		Tools: o.ToolEnv.Tools().Specs(),
 	}
+	if o.Foreign != nil { // the program has its own, of which nothing is known
+		preamble.System, preamble.Tools = "", nil
+	}
 	o.State.Messages = nil // they are the conversation's now
 	return &session{
 		Options: o, conversation: conversation.New(state.Messages, preamble),

@@ -15,8 +15,11 @@ import (
 )
 
 // setModel holds for the turns to come; one that runs goes on with its own.
-func (s *server) setModel(c protocol.SetModel) (answer protocol.SetModelAnswer, err error) {
+func (s *server) setModel(ctx context.Context, c protocol.SetModel) (answer protocol.SetModelAnswer, err error) {
 	selected, err := s.selectModel(c.Model)
+	if err == nil && s.Foreign != nil {
+		err = s.Foreign.SetModel(ctx, c.Model)
+	}
 	if err != nil {
 		return answer, err
 	}

@@ -3,6 +3,7 @@ package child
 import (
 	"time"
 
+	"nexus.internal/child/prompt"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/textcut"
 )
@@ -22,13 +23,17 @@ func (s *session) state(active protocol.Command, queued int) protocol.State {
 	tokens, count := s.conversation.Breakdown(), s.conversation.Len()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	told := s.settings.prompt
+	if s.Foreign != nil && !told.Explicit {
+		told = prompt.Prompt{Explicit: true} // its program has a prompt of its own, and gets none
+	}
 	state := protocol.State{
 		Queued: uint64(queued),
 		Model:  s.settings.model.Model, Provider: s.settings.model.ProviderName,
 		SessionID: s.id, SessionName: optional(s.Journal.Name()), SessionFile: optional(s.Journal.Path()), MessageCount: uint64(count),
 		Cwd: s.ToolEnv.Cwd(), Preset: s.ToolEnv.Permissions().Preset,
-		SystemPrompt: textcut.Head(s.settings.prompt.Text, pieceSize), SystemPromptPath: optional(s.settings.prompt.Path),
-		SystemPromptLayers: s.settings.prompt.Layers,
+		SystemPrompt: textcut.Head(told.Text, pieceSize), SystemPromptPath: optional(told.Path),
+		SystemPromptLayers: told.Layers,
 		Tokens:             tokens, MaxIterations: *s.settings.turns.MaxIterations, HaltedAtIterationLimit: s.haltedAtLimit,
 		LastActionAt: stamp(s.endedAt), ParentAgentID: optional(s.ParentAgent),
 		Usage: s.usage.tokens(), Cost: s.usage.cost(s.Models),
@@ -44,11 +49,16 @@ func (s *session) state(active protocol.Command, queued int) protocol.State {
 		state.Permissions = s.ToolEnv.State()
 	}
 	state.Permissions.Preset = state.Preset
-	if !s.settings.prompt.Explicit {
+	if !told.Explicit {
 		state.Environment = s.surroundings().Environment()
 	}
-	if len(state.SystemPrompt) < len(s.settings.prompt.Text) {
-		state.SystemPromptTruncated = &protocol.Truncation{Truncated: true, Size: uint64(len(s.settings.prompt.Text)), File: s.settings.prompt.Path}
+	if len(state.SystemPrompt) < len(told.Text) {
+		state.SystemPromptTruncated = &protocol.Truncation{Truncated: true, Size: uint64(len(told.Text)), File: told.Path}
+	}
+	if s.Foreign != nil {
+		state.Program = new(s.Foreign.State())
+		state.Program.Commands, state.Cost = s.commands(), s.usage.sum.Cost
+		return state
 	}
 	for _, spec := range s.ToolEnv.Tools().Specs() {
 		state.Permissions.Tools = append(state.Permissions.Tools, spec.Name)
@@ -71,6 +81,9 @@ func (s *session) sendUpdate(send func(protocol.Event)) {
 		HaltedAtIterationLimit: s.haltedAtLimit, LastActionAt: stamp(s.endedAt),
 	}
 	s.mu.Unlock()
+	if s.Foreign != nil {
+		update.Kind = s.Foreign.Kind()
+	}
 	send(update)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"nexus.internal/child/foreign"
 	"nexus.internal/child/provider"
 	"nexus.internal/child/turn"
 	"nexus.internal/protocol"
@@ -103,6 +104,10 @@ func (w *worker) run(j *job) []protocol.Event {
 // runTurn runs a turn, saves how it ended, and returns the events that close it.
 func (w *worker) runTurn(ctx context.Context, c protocol.Answered[protocol.TurnDone], in turn.Input) (closing []protocol.Event) {
 	result := w.takeTurn(ctx, in)
+	if errors.Is(result.Err, foreign.ErrEnded) { // Serve ends, as by a crash: whoever reads the journal finds a turn that was cut off
+		_ = w.Journal.Sync()
+		return nil
+	}
 	end := transcript.TurnEnd{
 		TurnID: in.ID, Outcome: transcript.Outcome(result.Stop), Usage: result.Usage, At: time.Now().UTC(),
 	}
@@ -155,6 +160,9 @@ func (w *worker) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 	}
 	if notices := w.ToolEnv.Notices(); notices != "" {
 		in.Message += "\n\n" + notices
+	}
+	if w.Foreign != nil {
+		return w.takeForeignTurn(ctx, in)
 	}
 	now := w.current()
 	model, turns := now.model, now.turns
@@ -248,7 +256,11 @@ func (w *worker) Emit(e protocol.AssistantEvent) {
 	switch e.(type) {
 	case protocol.ToolcallResult:
 		w.relay.flush()
-	case protocol.Retry, protocol.Fallback, protocol.CompactionStart, protocol.CompactionEnd:
+	case protocol.ToolcallOutputDelta:
+		if !w.ToolEnv.Tools().Output() {
+			return
+		}
+	case protocol.Retry, protocol.Fallback, protocol.CompactionStart, protocol.CompactionEnd, protocol.ContextGiven, protocol.Foreign:
 		if !w.SessionUpdates {
 			return
 		}

@@ -117,6 +117,11 @@ var arrows = []rule{
 		of:   []string{"..."}, except: []string{"cmd/internal/mcpserve"}, deny: []string{"github.com/modelcontextprotocol/..."},
 	},
 	{
+		name: "a Go program with the client carries nothing of the server",
+		of:   []string{"bridge/client"}, deps: true,
+		deny: []string{"github.com/prometheus/...", "go.opentelemetry.io/...", "modernc.org/...", "go.uber.org/...", "charm.land/...", "github.com/spf13/...", "github.com/modelcontextprotocol/..."},
+	},
+	{
 		name: "an agent does not carry the SDK of MCP",
 		of:   []string{"cmd/nexus-child", "cmd/nexus-rpc"}, deny: []string{"github.com/modelcontextprotocol/..."}, deps: true,
 	},

@@ -15,7 +15,7 @@ import (
 // specificationPages are the pages over which the sections and decisions of the specification
 // are spread.
 var specificationPages = []string{
-	"SPEC.md", "bridge/SECURITY.md", "child/AGENT.md", "cmd/OPERATIONS.md", "cmd/nexus-bench/FIGURES.md", "supervisor/SUPERVISION.md",
+	"SPEC.md", "bridge/SECURITY.md", "child/AGENT.md", "child/FOREIGN.md", "cmd/OPERATIONS.md", "cmd/nexus-bench/FIGURES.md", "supervisor/SUPERVISION.md",
 }
 
 var (

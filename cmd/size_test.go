@@ -19,9 +19,9 @@ const (
 	// maxFunctionFields is how many fields of structs may hold functions: hooks, cancel and
 	// release functions, and the yields of iterators. Elsewhere an interface or a plain value
 	// can be read without a search for the function behind it.
-	maxFunctionFields = 31
+	maxFunctionFields = 32
 	// maxLines is how many lines there may be in all, comments and blank lines included.
-	maxLines = 110_000
+	maxLines = 125_000
 )
 
 // size is what the Go of all packages has.

@@ -167,6 +167,23 @@ type (
 		UpdatedAt   time.Time      `json:"updated_at"` // UTC
 	}
 
+	// JobList is the answer to ListJobs, the oldest first.
+	JobList struct {
+		Jobs []Job `json:"jobs" wire:"default"`
+	}
+
+	// Job is one command in the background.
+	Job struct {
+		JobID     string    `json:"job_id"`
+		Command   string    `json:"command"`
+		Running   bool      `json:"running"`
+		StartedAt time.Time `json:"started_at"` // UTC
+		// EndedAt and Result, how it ended in words, are of one that does not run any more.
+		EndedAt     *time.Time `json:"ended_at,omitzero"`
+		Result      string     `json:"result,omitempty" wire:"default"`
+		OutputBytes uint64     `json:"output_bytes" wire:"default"` // so far
+	}
+
 	// MCPAnswer is the answer to MCPConnect and MCPDisconnect.
 	MCPAnswer struct {
 		Server MCPServer `json:"server"`
@@ -176,7 +193,7 @@ type (
 // Refusal is what a response has that says no ("ok":false), to any command.
 type Refusal struct {
 	Error  string `json:"error" wire:"default"`
-	Reason string `json:"reason,omitzero" wire:"default" enum:"storage_full,not_saved,beyond_bound,busy,rate_limited,credentials,unreachable,budget_exceeded,content_refused"`
+	Reason string `json:"reason,omitzero" wire:"default" enum:"storage_full,not_saved,beyond_bound,busy,rate_limited,credentials,unreachable,budget_exceeded,content_refused,unsupported"`
 	// RetryAfterMS is how long the model's service wants to be left alone; 0 if it does not say.
 	RetryAfterMS uint64 `json:"retry_after_ms,omitzero" wire:"default"`
 	// Permissions are those that hold now, where SetPermissions could not be saved and
@@ -192,6 +209,7 @@ const (
 	NotSaved    = "not_saved"    // the session's file cannot be written otherwise
 	BeyondBound = "beyond_bound" // the change is beyond its Bound
 	Busy        = "busy"         // a turn or a compaction runs
+	Unsupported = "unsupported"  // an agent of another make does not offer the command
 
 	// Of what asks a model's service, or the broker before it.
 	RateLimited    = "rate_limited"    // too many requests or tokens at once
@@ -280,6 +298,8 @@ func (RevokeAllowances) Answer(r Response) (RevokeAllowancesAnswer, error) {
 
 func (GetNotes) Answer(r Response) (Notes, error) { return answer[Notes](r) }
 
+func (ListJobs) Answer(r Response) (JobList, error) { return answer[JobList](r) }
+
 func (SetSystemPrompt) Answer(r Response) (SetSystemPromptAnswer, error) {
 	return answer[SetSystemPromptAnswer](r)
 }
@@ -312,6 +332,7 @@ func (c SetPermissions) WithID(id string) Command     { c.ID = id; return c }
 func (c RevokeAllowances) WithID(id string) Command   { c.ID = id; return c }
 func (c SetSystemPrompt) WithID(id string) Command    { c.ID = id; return c }
 func (c UpdateContext) WithID(id string) Command      { c.ID = id; return c }
+func (c ListJobs) WithID(id string) Command           { c.ID = id; return c }
 func (c MCPConnect) WithID(id string) Command         { c.ID = id; return c }
 func (c MCPDisconnect) WithID(id string) Command      { c.ID = id; return c }
 func (c PermissionResponse) WithID(id string) Command { c.ID = id; return c }

@@ -93,6 +93,22 @@ type (
 		Reason       string `json:"reason,omitzero" wire:"default"`
 	}
 
+	// ContextGiven says that the program of an agent of another make does not go on with its own
+	// conversation, for that Reason, and is given the text that nexus kept before the prompt of
+	// this turn: its last Messages messages, with all but the first Omitted. Added by nexus.
+	ContextGiven struct {
+		Reason   string `json:"reason"`
+		Messages uint64 `json:"messages"`
+		Omitted  uint64 `json:"omitted,omitzero" wire:"default"`
+	}
+
+	// Foreign is something that a program of another make said and that no other event
+	// stands for. Added by nexus.
+	Foreign struct {
+		Protocol string         `json:"protocol"` // of AgentProgram
+		Message  jsontext.Value `json:"message"`  // as the program wrote it
+	}
+
 	// UnknownAssistantEvent is a step of a type this package does not know.
 	UnknownAssistantEvent struct {
 		Type string
@@ -111,6 +127,8 @@ func (Retry) Name() string                   { return "retry" }
 func (Fallback) Name() string                { return "fallback" }
 func (CompactionStart) Name() string         { return "compaction_start" }
 func (CompactionEnd) Name() string           { return "compaction_end" }
+func (ContextGiven) Name() string            { return "context_given" }
+func (Foreign) Name() string                 { return "foreign" }
 func (e UnknownAssistantEvent) Name() string { return e.Type }
 
 func (TextDelta) assistantEvent()             {}
@@ -124,11 +142,25 @@ func (Retry) assistantEvent()                 {}
 func (Fallback) assistantEvent()              {}
 func (CompactionStart) assistantEvent()       {}
 func (CompactionEnd) assistantEvent()         {}
+func (ContextGiven) assistantEvent()          {}
+func (Foreign) assistantEvent()               {}
 func (UnknownAssistantEvent) assistantEvent() {}
 
 // AssistantEvents are the zero values of all steps of a turn, in the order of SPEC §3.5.
 func AssistantEvents() []AssistantEvent {
 	return []AssistantEvent{
-		TextDelta{}, ThinkingDelta{}, ToolcallStart{}, ToolcallInputDelta{}, ToolcallInput{}, ToolcallOutputDelta{}, ToolcallResult{}, Retry{}, Fallback{}, CompactionStart{}, CompactionEnd{},
+		TextDelta{},
+		ThinkingDelta{},
+		ToolcallStart{},
+		ToolcallInputDelta{},
+		ToolcallInput{},
+		ToolcallOutputDelta{},
+		ToolcallResult{},
+		Retry{},
+		Fallback{},
+		CompactionStart{},
+		CompactionEnd{},
+		ContextGiven{},
+		Foreign{},
 	}
 }

@@ -172,6 +172,11 @@ type (
 		ID string `json:"id"`
 	}
 
+	// ListJobs asks for the commands that the agent runs, or has run, in the background. Added by nexus.
+	ListJobs struct {
+		ID string `json:"id"`
+	}
+
 	// MCPConnect starts an MCP server of the configuration (SPEC §4.9).
 	MCPConnect struct {
 		ID     string `json:"id"`
@@ -194,6 +199,9 @@ type (
 		Decision  Decision `json:"decision"`
 		// Reason is shown to the model where the decision is a no.
 		Reason string `json:"reason,omitempty" wire:"default"`
+		// OptionID is one of the request's options, of the kind of Decision; "" takes the first of
+		// that kind.
+		OptionID string `json:"option_id,omitempty" wire:"default"`
 	}
 
 	// HostResult answers a [HostCall], by Result or by Error.
@@ -229,6 +237,7 @@ func (RevokeAllowances) Name() string   { return "revoke_allowances" }
 func (SetSystemPrompt) Name() string    { return "set_system_prompt" }
 func (UpdateContext) Name() string      { return "update_context" }
 func (GetNotes) Name() string           { return "get_notes" }
+func (ListJobs) Name() string           { return "list_jobs" }
 func (MCPConnect) Name() string         { return "mcp_connect" }
 func (MCPDisconnect) Name() string      { return "mcp_disconnect" }
 func (PermissionResponse) Name() string { return "permission_response" }
@@ -255,6 +264,7 @@ func (c RevokeAllowances) Ident() string   { return c.ID }
 func (c SetSystemPrompt) Ident() string    { return c.ID }
 func (c UpdateContext) Ident() string      { return c.ID }
 func (c GetNotes) Ident() string           { return c.ID }
+func (c ListJobs) Ident() string           { return c.ID }
 func (c MCPConnect) Ident() string         { return c.ID }
 func (c MCPDisconnect) Ident() string      { return c.ID }
 func (c PermissionResponse) Ident() string { return c.ID }
@@ -289,6 +299,7 @@ func (RevokeAllowances) command()   {}
 func (SetSystemPrompt) command()    {}
 func (UpdateContext) command()      {}
 func (GetNotes) command()           {}
+func (ListJobs) command()           {}
 func (MCPConnect) command()         {}
 func (MCPDisconnect) command()      {}
 func (PermissionResponse) command() {}
@@ -319,6 +330,7 @@ func Commands() []Command {
 		SetSystemPrompt{},
 		UpdateContext{},
 		GetNotes{},
+		ListJobs{},
 		MCPConnect{},
 		MCPDisconnect{},
 		PermissionResponse{},

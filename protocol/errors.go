@@ -53,3 +53,11 @@ const (
 	ExitSessionDamaged = 65 // EX_DATAERR: the session cannot be read
 	ExitSessionInUse   = 75 // EX_TEMPFAIL: another process has it open
 )
+
+// ExitProgram is the exit status of a child whose program of another make has ended by itself; the
+// last line on stderr says how. It is that of sysexits(3) for software that is not ours to mend.
+const ExitProgram = 70 // EX_SOFTWARE
+
+// ExitHomeNewer is the exit status of every program that finds a home of a later format (SPEC §2.7).
+// It is EX_CONFIG of sysexits(3).
+const ExitHomeNewer = 78

@@ -107,6 +107,8 @@ type (
 		HaltedAtIterationLimit bool   `json:"halted_at_iteration_limit"`
 		// LastActionAt is RFC 3339, UTC; nil before the first turn.
 		LastActionAt *string `json:"last_action_at,omitzero"`
+		// Kind is that of an agent of another make; "" for one of nexus.
+		Kind string `json:"kind,omitempty" wire:"default"`
 	}
 
 	// PermissionRequest asks the parent whether a tool call may run. The answer
@@ -132,6 +134,9 @@ type (
 		Deadline string `json:"deadline"`
 		// Decisions are those that may be given.
 		Decisions []Decision `json:"decisions" enum:"allow_once,allow_session,deny"`
+		// Options are the answers that a program of another make offers, of which a
+		// [PermissionResponse] may name one. Without them a decision is all that there is.
+		Options []PermissionOption `json:"options,omitempty" wire:"default"`
 	}
 
 	// PermissionEnd says that a PermissionRequest needs no answer any more.

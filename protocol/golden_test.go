@@ -42,6 +42,7 @@ var goldenCommands = map[string]protocol.Command{
 	"undo":                  protocol.Undo{ID: "6"},
 	"undo-files":            protocol.Undo{ID: "6", Files: true},
 	"get_notes":             protocol.GetNotes{ID: "6"},
+	"list_jobs":             protocol.ListJobs{ID: "6"},
 	"set_tool_output":       protocol.SetToolOutput{ID: "6", On: true},
 	"set_settings-none":     protocol.SetSettings{ID: "6"},
 	"get_available_models":  protocol.GetAvailableModels{ID: "7"},
@@ -110,6 +111,8 @@ var goldenEvents = map[string]protocol.Event{
 		Reason: "429 Too Many Requests; try 2 of 4 in 500ms", Attempt: 2, MaxAttempts: 4, WaitMS: 500,
 	}),
 	"message_update-compaction":      update(protocol.CompactionStart{}),
+	"message_update-context":         update(protocol.ContextGiven{Reason: "the program does not go on with its conversation", Messages: 12, Omitted: 3}),
+	"message_update-foreign":         update(protocol.Foreign{Protocol: "acp", Message: jsontext.Value(`{"sessionUpdate":"plan"}`)}),
 	"message_update-compacted":       update(protocol.CompactionEnd{Compacted: true, TokensBefore: 90000, TokensAfter: 1200}),
 	"message_update-compaction-none": update(protocol.CompactionEnd{Reason: "a summary would be no shorter"}),
 	"permission_request": protocol.PermissionRequest{

@@ -174,6 +174,7 @@ func (m *Members) sessionUpdate(e SessionUpdate) {
 	if e.LastActionAt != nil {
 		m.String("last_action_at", *e.LastActionAt)
 	}
+	m.OmitEmpty("kind", e.Kind)
 }
 
 // prompt is for one without attachments.

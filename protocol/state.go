@@ -38,6 +38,8 @@ type (
 		Settings               TurnSettings `json:"settings" wire:"default"` // all that hold
 		// Todo is the list of the tool todo.
 		Todo []TodoItem `json:"todo,omitempty" wire:"default"`
+		// Program is that of an agent of another make; nil for one of nexus.
+		Program *ProgramState `json:"program,omitzero"`
 	}
 
 	// TodoItem is one thing to do.

@@ -35,7 +35,8 @@ type Agent struct {
 
 // Info describes an agent at one moment.
 type Info struct {
-	ID, Kind    string
+	ID          string
+	Kind        string // of Spec.Program; "" for an agent of nexus
 	State       State
 	PID         int    // 0 without a process
 	Incarnation uint64 // counts from 1
@@ -63,13 +64,13 @@ type Info struct {
 }
 
 // newAgent makes an agent that goes on where its records end.
-func newAgent(s *Supervisor, spec Spec, l Launcher, records Records) *Agent {
+func newAgent(s *Supervisor, spec Spec, records Records) *Agent {
 	spec.AbortGrace = cmp.Or(spec.AbortGrace, DefaultAbortGrace)
 	spec.PingEvery = cmp.Or(spec.PingEvery, DefaultPingEvery)
 	spec.PingTimeout = cmp.Or(spec.PingTimeout, DefaultPingTimeout)
 	spec.QueueLimit = cmp.Or(spec.QueueLimit, DefaultQueueLimit)
 	a := &Agent{
-		sup: s, spec: spec, launcher: l,
+		sup: s, spec: spec, launcher: s.launcher,
 		log:     s.log.With(zap.String("agent", spec.ID)),
 		created: time.Now(),
 		records: records,
@@ -88,7 +89,10 @@ func (a *Agent) ID() string { return a.spec.ID }
 
 // Info describes the agent. It never waits for the child.
 func (a *Agent) Info() Info {
-	info := Info{ID: a.spec.ID, Kind: a.spec.Kind, CreatedAt: a.created, Labels: a.spec.Labels}
+	info := Info{ID: a.spec.ID, CreatedAt: a.created, Labels: a.spec.Labels}
+	if a.spec.Program != nil {
+		info.Kind = a.spec.Program.Kind
+	}
 	a.update(func(s *agentState) []effect {
 		info.State, info.Incarnation, info.Restarts, info.LastRestart = s.state, s.incarnations, s.restarts, s.lastRestart
 		info.ShouldShutdown, info.LastError = s.shutdown, s.lastError

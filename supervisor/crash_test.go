@@ -215,7 +215,7 @@ func TestFailedBeforeTheOutcomeIsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &house{T: t, launcher: &supervisortest.Launcher{Plan: always(supervisortest.Play{Prompt: crash})}}
 		h.sup = supervisor.New(supervisor.Options{
-			Launchers: map[string]supervisor.Launcher{"": h.launcher}, StopTimeout: time.Hour,
+			Launcher: h.launcher, StopTimeout: time.Hour,
 			Store: openRecords(func(string) (supervisor.Records, error) { return heavy{}, nil }),
 		})
 		defer h.drain()

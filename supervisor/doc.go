@@ -1,7 +1,7 @@
 // Package supervisor keeps agents alive: one process per agent, one turn at a
 // time, one outcome for each accepted prompt.
 //
-//	s := supervisor.New(supervisor.Options{Launchers: launchers, Log: log})
+//	s := supervisor.New(supervisor.Options{Launcher: launcher, Log: log})
 //	go s.Run(ctx)                                  // stops everything when ctx ends
 //	agent, err := s.Start(ctx, supervisor.Spec{ID: "alice", Cwd: dir})
 //	turn, err := agent.Prompt(ctx, protocol.Prompt{ID: id, Message: "hello"}, supervisor.PromptOptions{})

@@ -232,7 +232,7 @@ func TestPingWhileTheDiskIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &house{T: t, launcher: &supervisortest.Launcher{}}
 		h.sup = supervisor.New(supervisor.Options{
-			Launchers: map[string]supervisor.Launcher{"": h.launcher}, StopTimeout: time.Hour,
+			Launcher: h.launcher, StopTimeout: time.Hour,
 			Store: openRecords(func(string) (supervisor.Records, error) { return heavy{}, nil }),
 		})
 		defer h.drain()

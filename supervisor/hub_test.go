@@ -189,7 +189,7 @@ func BenchmarkPublish(b *testing.B) {
 		}
 		c.Finish(p, "")
 	}})}
-	s := supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": launcher}})
+	s := supervisor.New(supervisor.Options{Launcher: launcher})
 	ctx, cancel := context.WithCancel(b.Context())
 	defer s.Run(ctx)
 	defer cancel()
@@ -243,7 +243,7 @@ func TestBatches(t *testing.T) {
 // BenchmarkDelta is the routing of one text_delta of a turn, from its frame to the hub.
 func BenchmarkDelta(b *testing.B) {
 	launcher := &supervisortest.Launcher{Plan: always(supervisortest.Play{Prompt: supervisortest.UntilAborted})}
-	s := supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": launcher}})
+	s := supervisor.New(supervisor.Options{Launcher: launcher})
 	ctx, cancel := context.WithCancel(b.Context())
 	defer s.Run(ctx)
 	defer cancel()

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,7 +95,8 @@ func (a *Agent) bringUp(ctx context.Context, inc *incarnation) (Conn, error) {
 		}
 		defer done()
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, StartTimeout, fmt.Errorf("not ready in %s", StartTimeout))
+	limit := cmp.Or(a.spec.StartTimeout, StartTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not ready in %s", limit))
 	defer cancel()
 	began := time.Now()
 	spec := a.spec

@@ -34,7 +34,7 @@ func TestAgentsAreIndependent(t *testing.T) {
 		}
 	}
 	launcher := &supervisortest.Launcher{Plan: always(supervisortest.Play{Prompt: flood})}
-	sup := supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": launcher}})
+	sup := supervisor.New(supervisor.Options{Launcher: launcher})
 	defer func() {
 		if err := sup.Run(killedContext()); err != nil {
 			t.Error(err)

@@ -38,7 +38,7 @@ func hosted(t *testing.T, host func(h *house) hostCall, plan func(s supervisor.S
 		launcher := &supervisortest.Launcher{Plan: plan}
 		h := &house{T: t, launcher: launcher}
 		o := supervisor.Options{
-			Launchers: map[string]supervisor.Launcher{"": launcher},
+			Launcher: launcher,
 		}
 		if host != nil {
 			h.host = host(h)

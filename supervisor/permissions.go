@@ -69,7 +69,7 @@ func (p *pendingPermissions) waiting() []protocol.PermissionRequest {
 }
 
 // answer takes the first answer to a request, and returns the channel that gets its
-// outcome. Errors: ErrNoRequest, *DecisionError.
+// outcome. Errors: ErrNoRequest, *DecisionError, *OptionError.
 func (p *pendingPermissions) answer(a protocol.PermissionResponse) (ended <-chan string, err error) {
 	i := slices.IndexFunc(p.all, func(r pendingPermission) bool { return r.RequestID == a.RequestID && !r.answered })
 	if i < 0 {
@@ -78,6 +78,9 @@ func (p *pendingPermissions) answer(a protocol.PermissionResponse) (ended <-chan
 	r := &p.all[i]
 	if len(r.Decisions) > 0 && !slices.Contains(r.Decisions, a.Decision) {
 		return nil, &DecisionError{Decision: a.Decision, Offered: r.Decisions}
+	}
+	if a.OptionID != "" && !slices.ContainsFunc(r.Options, func(o protocol.PermissionOption) bool { return o.ID == a.OptionID && o.Kind == a.Decision }) {
+		return nil, &OptionError{Option: a.OptionID, Decision: a.Decision}
 	}
 	r.answered = true
 	return r.ended, nil
@@ -170,6 +173,16 @@ type DecisionError struct {
 
 func (e *DecisionError) Error() string {
 	return fmt.Sprintf("%s is not among what the request offers: %v", e.Decision, e.Offered)
+}
+
+// OptionError says that a permission request does not offer an option for a decision.
+type OptionError struct {
+	Option   string
+	Decision protocol.Decision
+}
+
+func (e *OptionError) Error() string {
+	return fmt.Sprintf("%.64q is no option of the request for %s", e.Option, e.Decision)
 }
 
 // This file is about what was taken from an agent and is not in its session yet.

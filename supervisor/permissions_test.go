@@ -52,6 +52,33 @@ func TestRespondPermission(t *testing.T) {
 	})
 }
 
+// An option of a program's own question is one that it offers, and of the kind of the decision.
+func TestRespondWithOption(t *testing.T) {
+	play := supervisortest.Play{Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+		r, _ := c.Permission(p, protocol.PermissionRequest{ToolName: "Bash", Options: []protocol.PermissionOption{
+			{ID: "once", Name: "Yes", Kind: protocol.AllowOnce}, {ID: "no", Name: "No", Kind: protocol.Deny},
+		}})
+		c.Say(r.OptionID)
+		c.Finish(p, "")
+	}}
+	run(t, always(play), func(h *house) {
+		a := h.start("a")
+		turn := h.prompt(a, "1", "run make")
+		answer := protocol.PermissionResponse{RequestID: h.asked(a).RequestID, Decision: protocol.AllowOnce}
+		for _, wrong := range []string{"never", "no"} {
+			answer.OptionID = wrong
+			if _, ok := errors.AsType[*supervisor.OptionError](a.RespondPermission(h.Context(), answer)); !ok {
+				t.Errorf("the option %s is taken", wrong)
+			}
+		}
+		answer.OptionID = "once"
+		if err := a.RespondPermission(h.Context(), answer); err != nil {
+			t.Error(err)
+		}
+		h.says(turn, "once")
+	})
+}
+
 // An answer that the child took, and did not act on as the turn was cancelled, has
 // not counted: whoever gave it is told so, as everybody else is.
 func TestAnswerBesideACancel(t *testing.T) {

@@ -31,7 +31,7 @@ func TestRaces(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	launcher := &supervisortest.Launcher{Plan: always(supervisortest.Play{Prompt: hasty})}
-	sup := supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": launcher}})
+	sup := supervisor.New(supervisor.Options{Launcher: launcher})
 	got, err := supervisortest.Races{
 		Supervisor: sup, Workers: 20, Rounds: 500, Pause: 100 * time.Microsecond,
 		Spec: func(id string) supervisor.Spec {

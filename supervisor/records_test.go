@@ -126,8 +126,8 @@ func remembering(t *testing.T, records func(id string) supervisor.Records, plan 
 		launcher := &supervisortest.Launcher{Plan: plan}
 		h := &house{T: t, launcher: launcher}
 		h.sup = supervisor.NewUnspread(supervisor.Options{
-			Launchers: map[string]supervisor.Launcher{"": launcher},
-			Store:     openRecords(func(id string) (supervisor.Records, error) { return records(id), nil }),
+			Launcher: launcher,
+			Store:    openRecords(func(id string) (supervisor.Records, error) { return records(id), nil }),
 		})
 		defer h.drain()
 		f(h)
@@ -502,7 +502,7 @@ func TestMemoryNotOpened(t *testing.T) {
 		opening := make(chan struct{})
 		h := &house{T: t, launcher: &supervisortest.Launcher{}}
 		h.sup = supervisor.New(supervisor.Options{
-			Launchers: map[string]supervisor.Launcher{"": h.launcher},
+			Launcher: h.launcher,
 			Store: openRecords(func(string) (supervisor.Records, error) {
 				<-opening
 				return supervisor.NoRecords{}, broken

@@ -12,8 +12,11 @@ import (
 type Spec struct {
 	// ID is the agent's durable name, unique in a Supervisor.
 	ID string
-	// Kind selects the launcher; "" is the default one.
-	Kind string
+	// Program is the program of another make that the agent runs as; nil for none. A saved session
+	// has it, too.
+	Program *protocol.AgentProgram
+	// StartTimeout bounds the time of each launch to ready; 0 means StartTimeout.
+	StartTimeout time.Duration
 	// Cwd is the working directory, absolute; "" means the saved one, else the supervisor's.
 	Cwd string
 	// Model and Provider are of its first process; "" means the saved one, else the
@@ -76,7 +79,7 @@ type Share struct {
 	Limits Limits
 }
 
-// StartTimeout bounds the time of each launch to ready.
+// StartTimeout bounds the time of each launch to ready where a Spec names no other.
 const StartTimeout = 10 * time.Second
 
 // Defaults of a Spec (SPEC §5).

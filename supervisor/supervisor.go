@@ -23,8 +23,8 @@ const DefaultStopTimeout = 15 * time.Second
 
 // Options are what a Supervisor is made of.
 type Options struct {
-	// Launchers makes incarnations, by Spec.Kind; "" is the default kind.
-	Launchers map[string]Launcher
+	// Launcher makes incarnations. Required.
+	Launcher Launcher
 	// Log may be nil: nothing is logged then.
 	Log *zap.Logger
 	// Store opens the records of agents. Nil: nothing is kept of them.
@@ -37,7 +37,7 @@ type Options struct {
 
 // Supervisor is a set of agents.
 type Supervisor struct {
-	launchers   map[string]Launcher
+	launcher    Launcher
 	log         *zap.Logger
 	stopTimeout time.Duration
 	spread      func() float64 // numbers in [0,1) that spread restarts in time
@@ -63,7 +63,7 @@ type Supervisor struct {
 // New returns a Supervisor without agents.
 func New(o Options) *Supervisor {
 	s := &Supervisor{
-		launchers:   o.Launchers,
+		launcher:    o.Launcher,
 		log:         o.Log,
 		stopTimeout: cmp.Or(o.StopTimeout, DefaultStopTimeout),
 		spread:      rand.Float64,
@@ -131,11 +131,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 // start alone, as does StartTimeout. Errors: ErrExists, ErrDraining, or
 // why it did not become ready (*StartError); then nothing is kept.
 func (s *Supervisor) Start(ctx context.Context, spec Spec) (*Agent, error) {
-	launcher, ok := s.launchers[spec.Kind]
-	if !ok {
-		return nil, fmt.Errorf("start %s: no launcher of kind %q", spec.ID, spec.Kind)
-	}
-	a, inc, err := s.enter(ctx, spec, launcher)
+	a, inc, err := s.enter(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +148,7 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec) (*Agent, error) {
 
 // enter opens the records of a new agent, enters it and launches its first
 // incarnation.
-func (s *Supervisor) enter(ctx context.Context, spec Spec, l Launcher) (*Agent, *incarnation, error) {
+func (s *Supervisor) enter(ctx context.Context, spec Spec) (*Agent, *incarnation, error) {
 	s.mu.Lock()
 	switch {
 	case s.draining:
@@ -170,7 +166,7 @@ func (s *Supervisor) enter(ctx context.Context, spec Spec, l Launcher) (*Agent, 
 	var a *Agent
 	records, err := s.open(spec) // no lock is held: the disk may be slow
 	if err == nil {
-		a = newAgent(s, spec, l, records)
+		a = newAgent(s, spec, records)
 	} else {
 		err = fmt.Errorf("start %s: %w", spec.ID, &StartError{Err: err})
 	}

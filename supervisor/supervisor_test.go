@@ -24,9 +24,6 @@ func TestStart(t *testing.T) {
 		if _, err := h.sup.Start(h.Context(), supervisor.Spec{ID: "alice"}); !errors.Is(err, supervisor.ErrExists) {
 			h.Errorf("a second alice: %v, want ErrExists", err)
 		}
-		if _, err := h.sup.Start(h.Context(), supervisor.Spec{ID: "x", Kind: "nope"}); err == nil {
-			h.Error("an unknown kind was started")
-		}
 		if found, err := h.sup.Agent("alice"); found != a || err != nil {
 			h.Errorf("Agent = %v, %v", found, err)
 		}
@@ -237,7 +234,7 @@ func TestUnstopped(t *testing.T) {
 			return supervisortest.Play{StopAfter: time.Hour}
 		}}
 		s := supervisor.New(supervisor.Options{
-			Launchers: map[string]supervisor.Launcher{"": launcher}, StopTimeout: time.Second,
+			Launcher: launcher, StopTimeout: time.Second,
 		})
 		for _, id := range []string{"b", "quick", "a"} {
 			if _, err := s.Start(t.Context(), supervisor.Spec{ID: id}); err != nil {
@@ -276,8 +273,8 @@ func TestSessionUpdate(t *testing.T) {
 }
 
 func Example() {
-	launchers := map[string]supervisor.Launcher{"": &supervisortest.Launcher{}}
-	s := supervisor.New(supervisor.Options{Launchers: launchers})
+	launcher := &supervisortest.Launcher{}
+	s := supervisor.New(supervisor.Options{Launcher: launcher})
 	ctx, cancel := context.WithCancel(context.Background())
 	agent, err := s.Start(ctx, supervisor.Spec{ID: "alice"})
 	if err != nil {

@@ -2,6 +2,7 @@ package browser
 
 import (
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -65,5 +66,32 @@ func TestSorting(t *testing.T) {
 	if at := eval[string](b, `document.querySelector("th[aria-sort]").innerText + document.querySelector("th[aria-sort]").getAttribute("aria-sort")`); at != "Agentascending" {
 		t.Errorf("the heading says %q", at)
 	}
+	b.clean()
+}
+
+// The list has how many messages wait for an agent, as nexus top has it, and sorts by that.
+func TestQueues(t *testing.T) {
+	s := serve(t, t.TempDir())
+	for _, agent := range []string{"alice", "bob"} {
+		s.rpc("/", `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"`+agent+`"}}`)
+	}
+	b := open(t, s.url+"/")
+	b.enter(s)
+	var sends sync.WaitGroup
+	send := func(message string) {
+		sends.Go(func() {
+			s.post("/agent/bob", `{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"`+message+`"}}`)
+		})
+	}
+	send("sleep 600")
+	b.says("#rows", "busy")
+	send("then this")
+	send("and this")
+	b.until(`[...document.querySelectorAll("#rows .queue")].map((e) => e.innerText).join(" ") === "– 2"`)
+	eval[bool](b, `document.querySelector("[data-sort=queue]").click(), true`)
+	b.until(`[...document.querySelectorAll("#rows td:first-child")].map((e) => e.innerText).join(" ") === "bob alice"`)
+	b.look(t, "the list, with a queue")
+	s.rpc("/", `{"jsonrpc":"2.0","id":1,"method":"destroy_agent","params":{"agent_id":"bob"}}`)
+	sends.Wait()
 	b.clean()
 }

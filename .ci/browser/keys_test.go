@@ -144,7 +144,7 @@ func TestSignedRequests(t *testing.T) {
 	b.says("#talk .answer", "Zoë")
 	b.write("#message", "write a long essay\r")
 	b.says("#talk .running .outcome", "Answering")
-	b.click("#talk .running button")
+	b.clickMoving("#talk .running button")
 	b.says("#talk .outcome", "Cancelled")
 	b.write("#message", "run mkdir made\r")
 	b.says("#asked-list", "mkdir made")

@@ -270,6 +270,13 @@ func (b *tab) click(selector string) {
 	b.do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
 }
 
+// clickMoving clicks an element that moves, as one does below an answer that grows: a click by the mouse goes to where
+// the element was when its place was asked, and may miss it.
+func (b *tab) clickMoving(selector string) {
+	b.t.Helper()
+	b.until(fmt.Sprintf(`(() => { const e = document.querySelector(%q); e?.click(); return Boolean(e); })()`, selector))
+}
+
 // press clicks the button of an element that has a text.
 func (b *tab) press(within, text string) {
 	b.t.Helper()

@@ -76,7 +76,7 @@ func TestAgent(t *testing.T) {
 	b.write("#message", "write a long essay\r")
 	b.says("#talk .running .outcome", "Answering") // it is shown while it is written
 	b.says("#rows .state", "busy")
-	b.click("#talk .running button")
+	b.clickMoving("#talk .running button")
 	b.says("#talk .outcome", "Cancelled")
 	b.says("#events", "cancelled")
 

@@ -50,6 +50,14 @@ func (r *Registry) Create(ctx context.Context, c *rpc.Call, p api.CreateAgentPar
 }
 
 func (r *Registry) create(ctx context.Context, c *rpc.Call, p api.CreateAgentParams, up parent) (*supervisor.Agent, Origin, error) {
+	if c.By.Agent != nil {
+		if err := mayHave(r, c.By.Agent.AgentID, p); err != nil {
+			return nil, IsNew, err
+		}
+		if p.Kind != nil { // also one that a plan of its makes
+			p.Sandbox = new(true)
+		}
+	}
 	id := *p.AgentID
 	defer r.locks.Lock(id)()
 	a, err := r.o.Supervisor.Agent(id)

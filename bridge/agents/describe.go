@@ -18,6 +18,7 @@ func Describe(info supervisor.Info, children int) api.AgentInfo {
 		Incarnation:    info.Incarnation,
 		Restarts:       info.Restarts,
 		IsTemp:         api.IsTemp(info.ID),
+		Kind:           Known(info.Kind),
 		ParentAgentID:  Known(info.Labels.Parent),
 		Provenance:     cmp.Or(info.Labels.Provenance, api.ProvenanceUser),
 		ChildCount:     children,

@@ -57,6 +57,9 @@ func (h *house) SetLimits(agent string, given api.Limits) error {
 	return nil
 }
 
+// Kinds are none.
+func (*house) Kinds() map[string]agents.Kind { return nil }
+
 // Outcome is that of what an agent of any name left.
 func (*house) Outcome(string, string) (supervisor.Outcome, error) { return supervisor.Cancelled, nil }
 
@@ -74,7 +77,7 @@ func newHouse(t *testing.T, play supervisortest.Play) *house {
 	}
 	h := &house{t: t, limits: map[string]api.Limits{}, sessions: sessions.New(t.TempDir(), nil)}
 	h.launcher = &supervisortest.Launcher{Plan: func(supervisor.Spec, int) supervisortest.Play { return play }}
-	h.sup = supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": h.launcher}})
+	h.sup = supervisor.New(supervisor.Options{Launcher: h.launcher})
 	var err error
 	if h.Registry, err = agents.New(agents.Options{Supervisor: h.sup, Sessions: h.sessions, Admission: h, Store: h}); err != nil {
 		t.Fatal(err)

@@ -21,6 +21,9 @@ type may struct {
 	permissions protocol.Permissions
 	allowances  []protocol.Allowance
 	env         string // the digest of the variables that its programs get
+	// unconfined says that it runs as a program of another make that nothing confines: what it asks is decided
+	// by the permissions, what it does without asking is not.
+	unconfined bool
 }
 
 // mayOf asks an agent what it may do. The error says so if it cannot tell.
@@ -33,7 +36,11 @@ func (x Access) mayOf(ctx context.Context, a *supervisor.Agent) (may, error) {
 	if held.Ceiling.Preset == "" {
 		return may{}, &supervisor.ChildError{Command: "get_state", Message: "the child's answer cannot be read: it does not say what the agent may do"}
 	}
-	return may{permissions: held.Ceiling, allowances: held.Allowed, env: a.Info().Labels.EnvDigest}, nil
+	program := state.Program
+	return may{
+		permissions: held.Ceiling, allowances: held.Allowed, env: a.Info().Labels.EnvDigest,
+		unconfined: program != nil && !program.Sandbox && held.Ceiling.Preset != rights.Sandboxed,
+	}, nil
 }
 
 // beyond names what an agent may do that another one may not.
@@ -41,6 +48,9 @@ func (m may) beyond(other may) []string {
 	over := append(rights.Beyond(m.permissions, other.permissions), rights.BeyondAllowances(m.allowances, other.allowances)...)
 	if m.env != other.env && m.env != digest((*map[string]string)(nil)) {
 		over = append(over, "its environment variables")
+	}
+	if m.unconfined && !other.unconfined && other.permissions.Preset != rights.Yolo {
+		over = append(over, "run a program that nothing confines")
 	}
 	return over
 }

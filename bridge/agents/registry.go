@@ -32,6 +32,8 @@ type Admission interface {
 	// own are those that were asked for; nil for none. An *api.ParamError reaches the client
 	// as it is.
 	Admit(s supervisor.Spec, own *api.Limits) (supervisor.Spec, error)
+	// Kinds are the kinds of agents of other makes, by name. The map is not changed.
+	Kinds() map[string]Kind
 	// Limits are those that hold for an agent that runs or is saved.
 	Limits(agent string) (HeldLimits, error)
 	// SetLimits changes those that are given, and saves them. If that fails, nothing is

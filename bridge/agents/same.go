@@ -39,6 +39,7 @@ func (r *Registry) CheckSame(ctx context.Context, a *supervisor.Agent, given api
 	}{
 		{"preset", is(given.Preset, state.Preset)},
 		{"cwd", given.Cwd == nil || realPath(*given.Cwd) == realPath(state.Cwd)},
+		{"kind", is(given.Kind, a.Info().Kind)},
 		{"model", is(given.Model, state.Model, state.Provider+"/"+state.Model)},
 		{"provider", is(given.Provider, state.Provider)},
 		{"system_prompt", is(given.SystemPrompt, state.SystemPrompt)},

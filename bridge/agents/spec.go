@@ -104,12 +104,17 @@ func (r *Registry) spec(p api.CreateAgentParams, up parent) (supervisor.Spec, er
 			return supervisor.Spec{}, err
 		}
 	}
+	if err := makeForeign(r, &s, p, up.agent != nil); err != nil {
+		return supervisor.Spec{}, err
+	}
 	if s.Fresh {
 		s.Cwd = cmp.Or(s.Cwd, up.state.Cwd, protocol.Value(p.DefaultCwd))
 		s.Labels.Approvals = cmp.Or(s.Labels.Approvals, up.labels.Approvals)
 		return s, nil
 	}
-	r.resume(&s)
+	if err := r.resume(&s); err != nil {
+		return supervisor.Spec{}, err
+	}
 	if p.Limits != nil {
 		return s, checkNotRaised(r.o.Admission, s.ID, *p.Limits)
 	}
@@ -119,10 +124,13 @@ func (r *Registry) spec(p api.CreateAgentParams, up parent) (supervisor.Spec, er
 // resume fills in what a saved session says of the agent's place among others. It comes
 // under its creator again if that is still there, and is not another one that has its name.
 // It gets a lower preset than the saved one if a request cannot give it that.
-func (r *Registry) resume(s *supervisor.Spec) {
+func (r *Registry) resume(s *supervisor.Spec) error {
 	saved, err := r.o.Sessions.Summary(s.ID)
 	if err != nil {
-		return // its start will say what is wrong with it
+		return nil //nolint:nilerr // its start will say what is wrong with it
+	}
+	if err := resumeForeign(r, s, saved.Settings.Program); err != nil {
+		return err
 	}
 	switch held := saved.Settings.Permissions; {
 	case held == nil:
@@ -142,6 +150,7 @@ func (r *Registry) resume(s *supervisor.Spec) {
 	if line := r.line(saved); s.Labels.Parent == "" && len(line) > 0 {
 		s.Labels.Parent, s.Ancestors = line[0], line[1:]
 	}
+	return nil
 }
 
 // ceilingOf is what an agent can hand on, by its state. One that does not say

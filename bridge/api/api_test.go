@@ -252,13 +252,13 @@ func TestCheckEnv(t *testing.T) {
 		{"OPENAI_API_KEY": "x"},
 		{"GODEBUG": "x"},
 	} {
-		if _, ok := errors.AsType[*api.ParamError](api.CheckEnv(env)); !ok {
+		if _, ok := errors.AsType[*api.ParamError](api.CheckEnv(env, false)); !ok {
 			t.Errorf("%.60q is accepted", fmt.Sprint(env))
 		}
 	}
 	delete(many, "V0")
 	for _, env := range []map[string]string{nil, {"_a1": ""}, {"GOFLAGS": "-mod=mod", "DATABASE_URL": "x=y\nz"}, many} {
-		if err := api.CheckEnv(env); err != nil {
+		if err := api.CheckEnv(env, false); err != nil {
 			t.Errorf("%.60q: %v", fmt.Sprint(env), err)
 		}
 	}

@@ -44,6 +44,8 @@ const (
 	KindCancelled                 ErrorKind = "CANCELLED"
 	KindCheckerNotFound           ErrorKind = "CHECKER_NOT_FOUND"
 	KindPlanRecordDamaged         ErrorKind = "PLAN_RECORD_DAMAGED"
+	// KindUnsupported is of an agent of another make whose program does not offer what was asked.
+	KindUnsupported ErrorKind = "UNSUPPORTED"
 	// Of the services of models. That they want fewer requests is KindRateLimited, too.
 	KindCredentials    ErrorKind = "CREDENTIALS"
 	KindUnreachable    ErrorKind = "UNREACHABLE"
@@ -113,6 +115,7 @@ var Errors = map[ErrorKind]ErrorRow{
 	KindCancelled:                 {200, jsonrpc.CodeServerError, "Execution failed"},
 	KindCheckerNotFound:           {200, jsonrpc.CodeUnavailable, unavailable},
 	KindPlanRecordDamaged:         {200, jsonrpc.CodeServerError, "Execution failed"},
+	KindUnsupported:               {200, jsonrpc.CodeMethodNotFound, "Not offered by this agent"},
 	KindCredentials:               {200, jsonrpc.CodeNotAuthenticated, "The model's service refused the key"},
 	KindUnreachable:               {200, jsonrpc.CodeUnavailable, unavailable},
 	KindBudgetExceeded:            {200, jsonrpc.CodeUnavailable, unavailable},
@@ -133,6 +136,7 @@ var (
 	childErrors = []ErrorKind{
 		KindAgentNotFound, KindAgentFailed, KindAgentStopped, KindQueueFull, KindSessionDamaged, KindSessionInUse, KindDirectoryGone,
 		KindStartFailed, KindChildCrashed, KindTimeout, KindExecutionError, KindNotRecorded,
+		KindUnsupported,
 	}
 	changeErrors = append(childErrors[:len(childErrors):len(childErrors)], KindStorageFull)
 	turnErrors   = append(modelErrors[:len(modelErrors):len(modelErrors)], KindAgentBusy, KindRequestIDConflict, KindWouldDeadlock)

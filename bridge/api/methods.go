@@ -155,6 +155,10 @@ var (
 		Name: "list_agents", Scope: Global, Effect: Reads, Agents: AnyAgent, Draining: true,
 		Summary: "List the agents that the server runs",
 	}
+	ListKinds = Def[None, ListKindsResult]{
+		Name: "list_kinds", Scope: Global, Effect: Reads, Agents: AnyAgent, Draining: true,
+		Summary: "List the kinds of agents of other makes that create_agent takes",
+	}
 	ListSessions = Def[ListSessionsParams, ListSessionsResult]{
 		Name: "list_sessions", Scope: Global, Effect: Reads,
 		Summary: "List the saved sessions, the latest used first",
@@ -387,6 +391,11 @@ var (
 		Summary: "List the tools that the model may call",
 		Errors:  childErrors,
 	}
+	ListJobs = Def[None, protocol.JobList]{
+		Name: "list_jobs", Scope: Agent, Effect: Reads,
+		Summary: "List the commands that the agent runs in the background",
+		Errors:  childErrors,
+	}
 	MCPListServers = Def[None, MCPListServersResult]{
 		Name: "mcp_list_servers", Scope: Agent, Effect: Reads,
 		Summary: "List the MCP servers of the agent's configuration",
@@ -413,12 +422,12 @@ var (
 // Methods is every method of the façade, in the order of the reference, those of an agent alone
 // last. It must not be changed.
 var Methods = []Method{
-	CreateAgent.Row(), DestroyAgent.Row(), ListAgents.Row(), ListSessions.Row(), LoadSession.Row(), Fork.Row(), SaveSession.Row(), CloneSession.Row(),
+	CreateAgent.Row(), DestroyAgent.Row(), ListAgents.Row(), ListKinds.Row(), ListSessions.Row(), LoadSession.Row(), Fork.Row(), SaveSession.Row(), CloneSession.Row(),
 	RenameSession.Row(), DeleteSession.Row(), GetAgentSummaries.Row(), Discover.Row(), ShutdownServer.Row(), RotateKey.Row(), CreateKey.Row(),
 	ListKeys.Row(), CreatePageCode.Row(), RevokeKey.Row(), ExecuteTask.Row(), CreatePlan.Row(), ValidateCode.Row(), RunPlan.Row(), ListRuns.Row(), GetRun.Row(),
 	UpdateContext.Row(), GetNotes.Row(), Send.Row(), Cancel.Row(), Shutdown.Row(), GetTokens.Row(), GetContext.Row(), GetMessages.Row(), Compact.Row(), NewSession.Row(), Undo.Row(),
 	ListModels.Row(), GetModel.Row(), SetModel.Row(), SetCwd.Row(), GetPermissions.Row(), RevokeAllowances.Row(), SetPermissions.Row(), GetLimits.Row(),
-	SetLimits.Row(), GetSettings.Row(), SetSettings.Row(), RespondPermission.Row(), GetSystemPrompt.Row(), SetSystemPrompt.Row(), ListTools.Row(), MCPListServers.Row(),
+	SetLimits.Row(), GetSettings.Row(), SetSettings.Row(), RespondPermission.Row(), GetSystemPrompt.Row(), SetSystemPrompt.Row(), ListTools.Row(), ListJobs.Row(), MCPListServers.Row(),
 	MCPStatus.Row(), MCPConnect.Row(), MCPDisconnect.Row(),
 }
 

@@ -171,6 +171,9 @@ func (p CreateAgentParams) check() error {
 			return Invalid(one.name, "contains a control character")
 		}
 	}
+	if err := p.checkKind(); err != nil {
+		return err
+	}
 	for name, value := range map[string]*string{"cwd": p.Cwd, "default_cwd": p.DefaultCwd, "system_prompt": p.SystemPrompt} {
 		if value != nil && strings.Contains(*value, "\x00") {
 			return Invalid(name, "contains a NUL character")
@@ -189,7 +192,7 @@ func (p CreateAgentParams) check() error {
 			return err
 		}
 	}
-	if err := CheckEnv(protocol.Value(p.Env)); err != nil {
+	if err := CheckEnv(protocol.Value(p.Env), p.Kind != nil); err != nil {
 		return err
 	}
 	if protocol.Value(p.Temporary) && p.AgentID != nil {
@@ -308,6 +311,31 @@ func (p CreateAgentParams) checkPermissions() error {
 	return nil
 }
 
+// checkKind finds what can be no program of another make. Which kinds there are, the server knows.
+func (p CreateAgentParams) checkKind() error {
+	if p.Kind == nil {
+		for name, given := range map[string]bool{
+			"command": p.Command != nil, "args": p.Args != nil, "home": p.Home != nil, "sandbox": p.Sandbox != nil, "models": p.Models != nil,
+		} {
+			if given {
+				return Invalid(name, "is for agents of other makes: name their kind")
+			}
+		}
+		return nil
+	}
+	switch {
+	case *p.Kind == "" || strings.ContainsFunc(*p.Kind, control):
+		return Invalid("kind", "want the name of a kind")
+	case p.Provider != nil:
+		return Invalid("provider", "an agent of another make has none: models names the provider that its program reaches through the server")
+	case p.Settings != nil:
+		return Invalid("settings", "an agent of another make has none: its program runs its turns")
+	case p.Command != nil && len(*p.Command) == 0:
+		return Invalid("command", "is empty")
+	}
+	return nil
+}
+
 // checkPreset finds what can be the name of no preset to be had. Which ones the
 // configuration has, the server knows.
 func checkPreset(name string) error {
@@ -394,8 +422,9 @@ var reserved = []string{
 	"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID",
 }
 
-// CheckEnv finds variables that an agent cannot have. The error is a *ParamError.
-func CheckEnv(env map[string]string) error {
+// CheckEnv finds variables that an agent cannot have; one of another make may have keys. The error
+// is a *ParamError.
+func CheckEnv(env map[string]string, keys bool) error {
 	if len(env) > MaxEnv {
 		return Invalid("env", "want at most %d variables, have %d", MaxEnv, len(env))
 	}
@@ -406,7 +435,7 @@ func CheckEnv(env map[string]string) error {
 		case !protocol.IsVariableName(name), len(name) > maxEnvName:
 			return Invalid("env", "%q is no name of a variable", clip(name))
 		case slices.Contains(reserved, upper), strings.HasPrefix(upper, "LD_"), strings.HasPrefix(upper, "DYLD_"),
-			strings.HasPrefix(upper, "NEXUS"), strings.HasPrefix(upper, "BASH_FUNC_"), strings.HasSuffix(upper, "_API_KEY"):
+			strings.HasPrefix(upper, "NEXUS"), strings.HasPrefix(upper, "BASH_FUNC_"), strings.HasSuffix(upper, "_API_KEY") && !keys:
 			return Invalid("env", "%s cannot be set", name)
 		case strings.Contains(env[name], "\x00"):
 			return Invalid("env."+name, "contains a NUL character")

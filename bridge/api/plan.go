@@ -84,6 +84,8 @@ type (
 		Approvals *string `json:"approvals,omitzero" enum:"ask,deny" default:"deny"`
 		// As of create_agent, for each of them.
 		Limits *Limits `json:"limits,omitzero"`
+		// As of create_agent: a kind that names its program.
+		Kind *string `json:"kind,omitzero"`
 	}
 	// RunPlanResult is the result of a run.
 	RunPlanResult struct {
@@ -154,7 +156,7 @@ type (
 
 // Agent is what creates one agent of the pool, but for its name.
 func (p PlanPool) Agent() CreateAgentParams {
-	return CreateAgentParams{Preset: p.Preset, Cwd: p.Cwd, Model: p.Model, Provider: p.Provider, SystemPrompt: p.SystemPrompt, Approvals: p.Approvals, Limits: p.Limits}
+	return CreateAgentParams{Preset: p.Preset, Cwd: p.Cwd, Model: p.Model, Provider: p.Provider, SystemPrompt: p.SystemPrompt, Approvals: p.Approvals, Limits: p.Limits, Kind: p.Kind}
 }
 
 // PoolError is an error of the creation of such an agent, whose parameter, if it

@@ -51,6 +51,8 @@ type (
 		Model           *string `json:"model"`
 		PermissionLevel *string `json:"permission_level"`
 		Cwd             *string `json:"cwd"`
+		// Kind is that of an agent of another make.
+		Kind *string `json:"kind,omitzero"`
 		// Active says that its agent runs.
 		Active bool `json:"active"`
 		// Damaged says why the session cannot be read; "" if it can.

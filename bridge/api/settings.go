@@ -113,6 +113,9 @@ type (
 		Decision protocol.Decision `json:"decision" enum:"allow_once,allow_session,deny" audit:"text"`
 		// The reason of a deny, for the model.
 		Reason *string `json:"reason,omitzero" audit:"-"`
+		// One of the request's options, of the kind of the decision; those that a program of
+		// another make offers. The default is the first of that kind.
+		OptionID *string `json:"option_id,omitzero" audit:"text"`
 	}
 
 	// RespondPermissionResult says that the answer was the first.

@@ -76,6 +76,23 @@ type (
 		Settings *TurnSettings `json:"settings,omitzero" audit:"rule"`
 		// The parent of this agent. It must run.
 		ParentAgentID *string `json:"parent_agent_id,omitzero" audit:"text"`
+		// The kind of an agent of another make: one of list_kinds. The default is an agent of
+		// nexus. A saved agent keeps its kind.
+		Kind *string `json:"kind,omitzero" audit:"text"`
+		// The program of that kind, looked up on PATH unless it has a slash, and its first
+		// arguments. The default is the kind's. For people alone, as the next four are.
+		Command *[]string `json:"command,omitzero" audit:"rule"`
+		// Further arguments of the program.
+		Args *[]string `json:"args,omitzero" audit:"rule"`
+		// What the program finds as HOME: own, a directory of the agent's, or user, the
+		// user's with all logins in it. The default is the kind's.
+		Home *string `json:"home,omitzero" enum:"own,user" audit:"text"`
+		// Whether the kernel confines the program and all that it starts. The default is the
+		// kind's, or true under sandboxed.
+		Sandbox *bool `json:"sandbox,omitzero" audit:"rule"`
+		// The provider whose models the program reaches through the server, without a key.
+		// The default is the kind's.
+		Models *string `json:"models,omitzero" audit:"text"`
 		// What happens if an agent of that name runs: fail (AGENT_EXISTS), or use that
 		// agent, if it matches the other parameters. use needs agent_id.
 		IfExists *string `json:"if_exists,omitzero" enum:"fail,use" default:"fail" audit:"text"`
@@ -185,6 +202,26 @@ type (
 		Agents []AgentInfo `json:"agents"`
 	}
 
+	// ListKindsResult is every kind of agents of other makes, sorted by name.
+	ListKindsResult struct {
+		Kinds []KindInfo `json:"kinds"`
+	}
+
+	// KindInfo is one kind of agents of another make.
+	KindInfo struct {
+		Kind     string `json:"kind"`
+		Protocol string `json:"protocol" enum:"acp,claude,codex,pi,nexus,pipe"`
+		// Command is empty where each agent names its own.
+		Command []string `json:"command"`
+		Home    string   `json:"home" enum:"own,user"`
+		Sandbox bool     `json:"sandbox"`
+		Models  *string  `json:"models"` // null for none
+		// Agents says that agents may create agents of this kind, too.
+		Agents bool `json:"agents"`
+		// Path is where the program is now; null where it is not found.
+		Path *string `json:"path"`
+	}
+
 	// AgentInfo is one agent in a list. Times are RFC 3339, UTC.
 	AgentInfo struct {
 		AgentID        string  `json:"agent_id"`
@@ -196,6 +233,7 @@ type (
 		Incarnation    uint64  `json:"incarnation"`                                                      // counts from 1
 		Restarts       uint64  `json:"restarts"`                                                         // after a crash, if the agent became ready
 		IsTemp         bool    `json:"is_temp"`
+		Kind           *string `json:"kind,omitzero"` // of an agent of another make
 		ParentAgentID  *string `json:"parent_agent_id"`
 		Provenance     string  `json:"provenance"` // who began it: ProvenanceUser or the id of an agent
 		ChildCount     int     `json:"child_count"`

@@ -2,6 +2,7 @@ package client
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,8 +31,11 @@ func Attach(path string) (protocol.Attachment, error) {
 		return a, fmt.Errorf("attach %s: it is a directory, or cannot be looked at", path)
 	}
 	data, err := safefile.ReadAll(file, maxAttached)
+	if large, ok := errors.AsType[*safefile.TooLargeError](err); ok {
+		return a, fmt.Errorf("attach %s: it %w; put it where the agent reads it, and name it in the message", path, large)
+	}
 	if err != nil {
-		return a, fmt.Errorf("attach %s: it %w; put it where the agent reads it, and name it in the message", path, err)
+		return a, fmt.Errorf("attach: %w", err)
 	}
 	if text := string(data); utf8.ValidString(text) && !strings.ContainsRune(text, 0) {
 		a.Text = &text

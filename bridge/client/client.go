@@ -90,12 +90,9 @@ func New(o Options) (*Client, error) {
 		}
 		base = "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	}
-	u, err := url.Parse(base)
+	u, err := CheckURL(base)
 	if err != nil {
-		return nil, fmt.Errorf("server URL: %w", err)
-	}
-	if u.Scheme != "http" || !loopback(u.Hostname()) || u.User != nil || strings.Trim(u.Path, "/") != "" {
-		return nil, fmt.Errorf("server URL %q: want http://127.0.0.1:PORT", base)
+		return nil, err
 	}
 	held, err := newKeys(o.Key, o.Lookup)
 	if err != nil {
@@ -155,6 +152,18 @@ func DefaultPort(given, home string) (int, error) {
 		}
 	}
 	return auth.DefaultPort, nil
+}
+
+// CheckURL reads the address of a server: http on a loopback address, without a path.
+func CheckURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("server URL: %w", err)
+	}
+	if u.Scheme != "http" || !loopback(u.Hostname()) || u.User != nil || strings.Trim(u.Path, "/") != "" {
+		return nil, fmt.Errorf("server URL %q: want http://127.0.0.1:PORT", text)
+	}
+	return u, nil
 }
 
 func loopback(host string) bool {

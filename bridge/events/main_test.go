@@ -46,7 +46,7 @@ func (e earlier) Last() uint64 { return e.last }
 func newHouse(t *testing.T) *house {
 	t.Helper()
 	h := &house{t: t}
-	h.sup = supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": &supervisortest.Launcher{}}, Store: h})
+	h.sup = supervisor.New(supervisor.Options{Launcher: &supervisortest.Launcher{}, Store: h})
 	h.streams = events.New(events.Options{Supervisor: h.sup, Agents: h, History: h, Heartbeat: time.Minute, Log: zap.NewNop()})
 	running, stop := context.WithCancel(context.Background())
 	var work sync.WaitGroup

@@ -108,6 +108,10 @@ func (m *agentMethods) list(_ context.Context, c *rpc.Call, _ api.None) (api.Lis
 	return api.ListAgentsResult{Agents: list}, nil
 }
 
+func (m *agentMethods) kinds(context.Context, *rpc.Call, api.None) (api.ListKindsResult, error) {
+	return api.ListKindsResult{Kinds: agents.KindList(m.agents)}, nil
+}
+
 func (m *agentMethods) shutdownServer(context.Context, *rpc.Call, api.None) (api.SuccessResult, error) {
 	m.requests.Close()
 	return api.SuccessResult{Success: true}, nil

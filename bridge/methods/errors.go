@@ -11,10 +11,10 @@ import (
 )
 
 // refusedChange is the error of a change that a child refused: the parameter's fault,
-// unless the caller may not have it, it could not be saved, or the agent is busy.
+// unless the caller may not have it, it could not be saved, the agent is busy, or is of a kind that has no such thing.
 func refusedChange(c *rpc.Call, param string, command protocol.Command, err error) error {
 	refused, ok := errors.AsType[*supervisor.ChildError](err)
-	if !ok || refused.Unreadable != nil || refused.Reason == protocol.StorageFull || refused.Reason == protocol.NotSaved || refused.Reason == protocol.Busy {
+	if !ok || refused.Unreadable != nil || refused.Reason == protocol.StorageFull || refused.Reason == protocol.NotSaved || refused.Reason == protocol.Busy || refused.Reason == protocol.Unsupported {
 		return err
 	}
 	problem := strings.TrimPrefix(refused.Message, command.Name()+": ")

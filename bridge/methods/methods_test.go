@@ -43,6 +43,8 @@ type house struct {
 // outside is what the handlers have of others: a runtime, a store and a status with nothing.
 type outside struct{}
 
+func (outside) Kinds() map[string]agents.Kind { return nil }
+
 func (outside) Admit(s supervisor.Spec, _ *api.Limits) (supervisor.Spec, error) { return s, nil }
 
 func (outside) Limits(string) (agents.HeldLimits, error)           { return agents.HeldLimits{}, nil }
@@ -62,7 +64,7 @@ func newHouse(t *testing.T, command func(*supervisortest.Child, protocol.Command
 	home := t.TempDir()
 	h := &house{t: t, sessions: sessions.New(home, nil)}
 	h.launcher = &supervisortest.Launcher{Plan: func(supervisor.Spec, int) supervisortest.Play { return supervisortest.Play{Command: command} }}
-	sup := supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": h.launcher}})
+	sup := supervisor.New(supervisor.Options{Launcher: h.launcher})
 	registry, err := agents.New(agents.Options{Supervisor: sup, Sessions: h.sessions, Admission: outside{}, Store: outside{}})
 	if err != nil {
 		t.Fatal(err)

@@ -84,6 +84,7 @@ func Register(r *rpc.Router, o Options) {
 	rpc.Handle(r, api.CreateAgent, all.create)
 	rpc.Handle(r, api.DestroyAgent, all.destroy)
 	rpc.Handle(r, api.ListAgents, all.list)
+	rpc.Handle(r, api.ListKinds, all.kinds)
 	rpc.Handle(r, api.GetAgentSummaries, all.summaries)
 	rpc.Handle(r, api.ShutdownServer, all.shutdownServer)
 	document := sync.OnceValues(func() (jsontext.Value, error) { return openrpc.Document(o.Version, "http://"+o.Addr) })
@@ -118,6 +119,7 @@ func Register(r *rpc.Router, o Options) {
 	rpc.Handle(r, api.GetSystemPrompt, settings.getSystemPrompt)
 	rpc.Handle(r, api.SetSystemPrompt, settings.setSystemPrompt)
 	rpc.Handle(r, api.ListTools, settings.listTools)
+	rpc.Handle(r, api.ListJobs, settings.listJobs)
 	rpc.Handle(r, api.UpdateContext, settings.updateContext)
 	rpc.Handle(r, api.GetNotes, settings.getNotes)
 

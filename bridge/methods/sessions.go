@@ -57,6 +57,9 @@ func (m *sessionMethods) describeSession(e sessions.Entry) api.SavedSession {
 	}
 	out.Provenance = cmp.Or(protocol.Value(e.Settings.ParentAgentID), api.ProvenanceUser)
 	out.Model, out.Cwd = e.Settings.Model, e.Settings.Cwd
+	if e.Settings.Program != nil {
+		out.Kind = &e.Settings.Program.Kind
+	}
 	if held := cmp.Or(unsaved, e.Settings.Permissions); held != nil {
 		out.PermissionLevel = &held.Preset
 	}

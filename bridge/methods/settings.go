@@ -141,7 +141,10 @@ func (m *settingsMethods) respondPermission(ctx context.Context, c *rpc.Call, p 
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.agents.CommandTimeout())
 	defer cancel()
-	err = a.RespondPermission(ctx, protocol.PermissionResponse{RequestID: p.RequestID, Decision: p.Decision, Reason: protocol.Value(p.Reason)})
+	err = a.RespondPermission(ctx, protocol.PermissionResponse{RequestID: p.RequestID, Decision: p.Decision, Reason: protocol.Value(p.Reason), OptionID: protocol.Value(p.OptionID)})
+	if e, ok := errors.AsType[*supervisor.OptionError](err); ok {
+		return api.RespondPermissionResult{}, api.Invalid("option_id", "%v", e)
+	}
 	if e, ok := errors.AsType[*supervisor.DecisionError](err); ok {
 		offered := make([]string, len(e.Offered))
 		for i, d := range e.Offered {
@@ -185,6 +188,10 @@ func (m *settingsMethods) listTools(ctx context.Context, c *rpc.Call, _ api.None
 		result.Tools[i] = api.Tool(tool)
 	}
 	return result, err
+}
+
+func (m *settingsMethods) listJobs(ctx context.Context, c *rpc.Call, _ api.None) (protocol.JobList, error) {
+	return askAgent(ctx, m.agents, c, protocol.ListJobs{})
 }
 
 func (m *settingsMethods) turnSettings(ctx context.Context, c *rpc.Call, _ api.None) (api.SettingsResult, error) {

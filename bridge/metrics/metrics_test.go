@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // server is a supervisor with n agents, to be measured.
 func server(t *testing.T, n int) (*metrics.Metrics, *supervisor.Supervisor) {
 	t.Helper()
-	sup := supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": &supervisortest.Launcher{}}})
+	sup := supervisor.New(supervisor.Options{Launcher: &supervisortest.Launcher{}})
 	running, stop := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	work.Go(func() {

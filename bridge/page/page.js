@@ -180,6 +180,7 @@ function show({ agents, summaries }) {
     const used = tokens.get(agent.agent_id);
     put(row.tokens, used ? `${thousands(used.total)} / ${thousands(used.budget)}` : "–");
     put(row.cost, dollars(agent.cost_usd_used));
+    put(row.queue, String(agent.queued || "–"));
     put(row.asks, String(agent.pending?.length || "–"));
     row.asks.classList.toggle("some", agent.pending?.length > 0);
     put(row.fault, cut(plain(agent.last_error), 2000));
@@ -201,7 +202,8 @@ const states = ["failed", "backoff", "busy", "starting", "stopping", "ready", "s
 function inOrder(agents, tokens) {
   const value = {
     agent: () => 0, state: (a) => -states.indexOf(a.state), restarts: (a) => a.restarts, memory: (a) => a.memory_bytes,
-    tokens: (a) => tokens.get(a.agent_id)?.total, processor: (a) => processorOf(a.agent_id), cost: (a) => a.cost_usd_used, asks: (a) => a.pending?.length,
+    tokens: (a) => tokens.get(a.agent_id)?.total, processor: (a) => processorOf(a.agent_id), cost: (a) => a.cost_usd_used,
+    queue: (a) => a.queued, asks: (a) => a.pending?.length,
   }[order.by];
   const byName = (a, b) => (a.agent_id < b.agent_id ? -1 : 1);
   return [...agents].sort((a, b) => order.turn * ((value(b) ?? -1) - (value(a) ?? -1) || byName(a, b)));
@@ -256,7 +258,8 @@ function newRow(id) {
   });
   const row = { name, tr: make("tr", { role: "row" }, make("td", { role: "cell" }, name)) };
   for (const [member, label, style] of [["state", "", "state"], ["restarts", "Restarts", "number"], ["memory", "Memory", "number"],
-    ["tokens", "Tokens", "number"], ["cpu", "Processor", "number cpu"], ["cost", "Cost", "number cost"], ["asks", "Asks", "number asks"], ["fault", "", "fault"]]) {
+    ["tokens", "Tokens", "number"], ["cpu", "Processor", "number cpu"], ["cost", "Cost", "number cost"], ["queue", "Queue", "number queue"],
+    ["asks", "Asks", "number asks"], ["fault", "", "fault"]]) {
     row[member] = make("td", { role: "cell", class: style, ...(label && { "data-label": label }) });
     row.tr.append(row[member]);
   }
@@ -305,7 +308,7 @@ function facts(agent) {
     $("facts").replaceChildren();
     return;
   }
-  const told = [["model", agent.model], ["permissions", agent.permission_level], ["directory", agent.cwd], ["process", agent.pid],
+  const told = [["kind", agent.kind], ["model", agent.model], ["permissions", agent.permission_level], ["directory", agent.cwd], ["process", agent.pid],
     ["incarnation", agent.incarnation], ["restarts", agent.restarts], ["messages", agent.message_count], ["waiting", agent.queued || null],
     ["parent", agent.parent_agent_id], ["last restart", agent.last_restart_reason]].filter(([, v]) => v !== null && v !== undefined);
   const text = told.map(([name, value]) => `${name} ${plain(value)}`).join("\n");

@@ -49,7 +49,7 @@ function fault(text) {
 }
 
 function newRow(session, last) {
-  const facts = [session.message_count === 1 ? "1 message" : `${session.message_count} messages`, session.model, session.permission_level, session.cwd,
+  const facts = [session.message_count === 1 ? "1 message" : `${session.message_count} messages`, session.kind, session.model, session.permission_level, session.cwd,
     new Date(session.updated_at * 1000).toLocaleString(), session.active && "running", last && "used last", session.damaged && `damaged: ${session.damaged}`];
   const li = make("li", {},
     make("strong", {}, plain(session.name)),

@@ -184,12 +184,17 @@ var services = map[string]struct {
 }
 
 const (
-	withNewID  = " with a new request_id"
-	otherModel = "Or choose another model with set_model."
+	withNewID = " with a new request_id"
+	// startAfresh is for an agent that is not started again by itself.
+	startAfresh = "Correct the cause, then call shutdown of the agent (nexus-rpc stop): its next request starts it afresh, with its conversation."
+	otherModel  = "Or choose another model with set_model."
 )
 
 // ofChild is the error of what a child reported. Its words are the message.
 func ofChild(e *supervisor.ChildError) Error {
+	if e.Reason == protocol.Unsupported {
+		return Refuse(200, jsonrpc.CodeMethodNotFound, e.Message, api.KindUnsupported, "", "See get_context or list_kinds for what an agent of this kind is, and what its program offers.")
+	}
 	s, ok := services[e.Reason]
 	if !ok {
 		return Refuse(200, jsonrpc.CodeInternalError, e.Message, api.KindExecutionError, "", "Correct what the message names, then send it again.")
@@ -234,7 +239,7 @@ func ofTurn(err error) *api.Error {
 		return apiError(api.KindAgentBusy, err, "Send it again later, or with when_busy queue or steer.")
 	case errors.Is(err, supervisor.ErrFailed):
 		return apiError(api.KindAgentFailed, err,
-			"Correct the cause, then call shutdown of the agent (nexus-rpc stop): its next request starts it afresh, with its conversation.",
+			startAfresh,
 			"Or end it with destroy_agent.")
 	case errors.Is(err, supervisor.ErrUnrecorded):
 		return unrecorded(err)
@@ -360,6 +365,9 @@ func ofProcess(err error) *api.Error {
 			details += "; its last words: " + e.Exit.Stderr
 		}
 		failure := &api.Error{Kind: api.KindChildCrashed, Details: details, Suggestions: []string{"Send it again" + withNewID + ": the agent comes back with its conversation."}}
+		if e.Reason == supervisor.ReasonStart { // the agent has failed
+			failure.Suggestions = []string{startAfresh}
+		}
 		limited(failure, e.Exit)
 		return failure
 	}

@@ -29,7 +29,7 @@ func asked(t *testing.T, prompt task.Prompt, play func(c *supervisortest.Child, 
 				play(c, p)
 			}}
 		}}
-		sup := supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": launcher}})
+		sup := supervisor.New(supervisor.Options{Launcher: launcher})
 		defer func() {
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()

@@ -26,10 +26,7 @@ func TestLoad(t *testing.T) {
 		"local":{"command":"./serve","args":["$HOME"]},
 		"FILES":{"command":"other"},
 		"files":{"command":"evil"}}}`)
-	got, err := mcp.Load(mcp.Files{Personal: personal, Project: project, Environ: []string{"OTHER=x", "MY_TOKEN=tok-12345"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := mcp.Load(mcp.Files{Personal: personal, Project: project, Environ: []string{"OTHER=x", "MY_TOKEN=tok-12345"}})
 	minute := mcp.DefaultTimeout
 	want := []mcp.Server{
 		{
@@ -59,8 +56,8 @@ func TestLoadNothing(t *testing.T) {
 		{Personal: filepath.Join(t.TempDir(), "none.json")},
 		{Personal: write(t, `{}`), Project: write(t, `{"mcpServers":{}}`)},
 	} {
-		if got, err := mcp.Load(f); err != nil || len(got) != 0 {
-			t.Errorf("%+v: %v, %v", f, got, err)
+		if got := mcp.Load(f); len(got) != 0 {
+			t.Errorf("%+v: %v", f, got)
 		}
 	}
 }
@@ -83,13 +80,13 @@ func TestLoadRefuses(t *testing.T) {
 		{"another scheme", `{"url":"file:///etc/passwd"}`, "is no http or https URL", false},
 		{"a user", `{"url":"https://me:secret@example.com/"}`, "has a user: use headers", false},
 		{"headers in the clear", `{"url":"http://example.com/","headers":{"A":"b"}}`, "must be https, as there are headers", false},
-		{"a header of ours", `{"url":"https://example.com/","headers":{"Host":"b"}}`, `has "Host"`, false},
-		{"two headers in one", `{"url":"https://example.com/","headers":{"A":"b\r\nC: d"}}`, `has "A"`, false},
-		{"a variable of the loader", `{"command":"x","env":{"LD_PRELOAD":"y"}}`, `has "LD_PRELOAD"`, false},
-		{"a command in the name of a variable", `{"command":"x","env":{"echo hello #":"1"}}`, `member "mcpServers.s.env" has "echo hello #", which is no name of a variable`, true},
-		{"a variable without a name", `{"command":"x","env":{"":"1"}}`, `has "", which is no name of a variable`, false},
-		{"a variable that begins with a digit", `{"command":"x","env":{"1A":"1"}}`, `has "1A", which is no name of a variable`, false},
-		{"a variable with an assignment in its name", `{"command":"x","env":{"A=b":"1"}}`, `has "A=b", which is no name of a variable`, false},
+		{"a header of ours", `{"url":"https://example.com/","headers":{"Host":"b"}}`, `member "mcpServers.s.headers.Host" is no header or cannot be set`, false},
+		{"two headers in one", `{"url":"https://example.com/","headers":{"A":"b\r\nC: d"}}`, `member "mcpServers.s.headers.A" is no header or cannot be set`, false},
+		{"a variable of the loader", `{"command":"x","env":{"LD_PRELOAD":"y"}}`, `member "mcpServers.s.env.LD_PRELOAD" cannot be set`, false},
+		{"a command in the name of a variable", `{"command":"x","env":{"echo hello #":"1"}}`, `member "mcpServers.s.env.echo hello #" has no name of a variable`, true},
+		{"a variable without a name", `{"command":"x","env":{"":"1"}}`, `member "mcpServers.s.env." has no name of a variable`, false},
+		{"a variable that begins with a digit", `{"command":"x","env":{"1A":"1"}}`, `member "mcpServers.s.env.1A" has no name of a variable`, false},
+		{"a variable with an assignment in its name", `{"command":"x","env":{"A=b":"1"}}`, `member "mcpServers.s.env.A=b" has no name of a variable`, false},
 		{"a variable in arguments", `{"command":"x","args":["${HOME}"]}`, "in the values of env and headers alone", false},
 		{"a project's variable", `{"command":"x","env":{"A":"${HOME}"}}`, "only the personal mcp.json may use variables", true},
 		{"a project's header", `{"url":"https://example.com/","headers":{"A":"${HOME}"}}`, "only the personal mcp.json may use variables", true},
@@ -100,12 +97,8 @@ func TestLoadRefuses(t *testing.T) {
 			if tc.project {
 				f.Project, f.Personal = f.Personal, ""
 			}
-			servers, err := mcp.Load(f)
-			if tc.project && err == nil {
-				err = errors.New(servers[0].Problem)
-			}
-			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "mcp.json:1:") {
-				t.Errorf("got %v, want %q", err, tc.want)
+			if got := problem(t, f); !strings.Contains(got, tc.want) || !strings.Contains(got, "mcp.json:1:") {
+				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
 	}
@@ -119,18 +112,28 @@ func TestLoadRefuses(t *testing.T) {
 		"duplicate member":                   `{"mcpServers":{"s":{"command":"x"},"s":{"command":"y"}}}`,
 		`member "mcpServers.s.args" must be`: `{"mcpServers":{"s":{"command":"x","args":"y"}}}`,
 	} {
-		if _, err := mcp.Load(mcp.Files{Personal: write(t, content)}); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("want %q, got %v", name, err)
+		if got := problem(t, mcp.Files{Personal: write(t, content)}); !strings.Contains(got, name) {
+			t.Errorf("want %q, got %q", name, got)
 		}
 	}
-	if _, err := mcp.Load(mcp.Files{Personal: os.DevNull}); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
-		t.Errorf("a device: %v", err)
+	if got := problem(t, mcp.Files{Personal: os.DevNull}); !strings.Contains(got, "is not a regular file") {
+		t.Errorf("a device: %q", got)
 	}
 }
 
-// TestLoadBrokenProject keeps the personal servers where the project's file is
-// of no use; what is wrong is told as a server's failure.
-func TestLoadBrokenProject(t *testing.T) {
+// problem is what is wrong with the one file that f names.
+func problem(t *testing.T, f mcp.Files) string {
+	t.Helper()
+	servers := mcp.Load(f)
+	if len(servers) != 1 || servers[0].Project != (f.Project != "") {
+		t.Fatalf("%+v", servers)
+	}
+	return servers[0].Problem
+}
+
+// TestLoadBroken keeps the servers of one file where the other is of no use; what is wrong is
+// told as a server's failure.
+func TestLoadBroken(t *testing.T) {
 	personal, secret := write(t, `{"mcpServers":{"mine":{"command":"x"}}}`), write(t, `{"mcpServers":{"linked":{"command":"x"}}}`)
 	type brokenCase struct {
 		name, want string
@@ -159,9 +162,9 @@ func TestLoadBrokenProject(t *testing.T) {
 			if err := errors.Join(os.Mkdir(dir, 0o700), tc.make(path)); err != nil {
 				t.Fatal(err)
 			}
-			servers, err := mcp.Load(mcp.Files{Personal: personal, Project: path})
-			if err != nil || len(servers) != 2 || servers[0].Name != "mine" {
-				t.Fatalf("%+v, %v", servers, err)
+			servers := mcp.Load(mcp.Files{Personal: personal, Project: path})
+			if len(servers) != 2 || servers[0].Name != "mine" {
+				t.Fatalf("%+v", servers)
 			}
 			m := manage(t, mcp.Options{Servers: servers[1:], Environment: environment{permit: func(mcp.Server) error { return errors.New("none may be used") }}})
 			m.Prepare(t.Context())
@@ -181,8 +184,10 @@ func TestLoadBrokenProject(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := mcp.Load(mcp.Files{Personal: pipe, Project: personal}); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
-		t.Errorf("a personal file that is a pipe: %v", err)
+	servers := mcp.Load(mcp.Files{Personal: pipe, Project: personal})
+	if len(servers) != 2 || servers[0].Name != "personal" || servers[0].Project || !strings.Contains(servers[0].Problem, "is not a regular file") ||
+		servers[1].Name != "mine" || !servers[1].Project || servers[1].Problem != "" {
+		t.Errorf("a personal file that is a pipe: %+v", servers)
 	}
 }
 
@@ -205,8 +210,8 @@ func FuzzLoad(f *testing.F) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		servers, err := mcp.Load(mcp.Files{Personal: path, Environ: []string{"V=value"}})
-		if err != nil {
+		servers := mcp.Load(mcp.Files{Personal: path, Environ: []string{"V=value"}})
+		if len(servers) == 1 && servers[0].Problem != "" {
 			return
 		}
 		m := mcp.New(mcp.Options{Servers: servers})

@@ -1,7 +1,7 @@
 // Package mcp makes the tools, resources and prompts of MCP servers into tools
 // of an agent.
 //
-//	servers, err := mcp.Load(mcp.Files{Personal: home, Project: dir, Environ: os.Environ()})
+//	servers := mcp.Load(mcp.Files{Personal: home, Project: dir, Environ: os.Environ()})
 //	m := mcp.New(mcp.Options{Servers: servers, Start: mcp.Sandboxed(rules)})
 //	defer m.Close(ctx)
 //	m.Prepare(ctx)    // before a turn: starts what is not started, waits 2 s at most

@@ -24,13 +24,10 @@ func ExampleLoad() {
 		fmt.Println(err)
 		return
 	}
-	servers, err := mcp.Load(mcp.Files{Personal: path})
-	for _, s := range servers {
+	for _, s := range mcp.Load(mcp.Files{Personal: path}) {
 		fmt.Printf("%s %v %q\n", s.Name, s.Timeout, s.Problem)
 	}
-	fmt.Println(err)
 	// Output:
 	// github 1m0s "the variable GITHUB_TOKEN is not set, which TOKEN of mcp.json needs"
 	// wiki 10s ""
-	// <nil>
 }

@@ -28,11 +28,7 @@ import (
 // httpManager is the manager of one server, s, that is reached at a URL.
 func httpManager(t *testing.T, url string, o mcp.Options) *mcp.Manager {
 	t.Helper()
-	servers, err := mcp.Load(mcp.Files{Personal: write(t, `{"mcpServers":{"s":{"url":"`+url+`","timeout_s":20,"headers":{"Authorization":"Bearer tok-12345","X-Key":"tok-12345"}}}}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Servers = servers
+	o.Servers = mcp.Load(mcp.Files{Personal: write(t, `{"mcpServers":{"s":{"url":"`+url+`","timeout_s":20,"headers":{"Authorization":"Bearer tok-12345","X-Key":"tok-12345"}}}}`)})
 	o.Wait = 20 * time.Second
 	m := manage(t, o)
 	m.Prepare(t.Context())

@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -34,28 +33,33 @@ func (f Files) getenv(name string) (value string, found bool) {
 }
 
 // Load reads the servers that the files name, the personal ones first, sorted by
-// name. Where both have a server of one name, the personal one is it. The error
-// is about the personal file; it names that, the line, the column and the member that is wrong. In
-// place of a project's file that is wrong there is one server, "project", whose
-// Problem says the same. It never waits for the other end of a pipe.
-func Load(f Files) ([]Server, error) {
-	servers, err := loadFile(f.Personal, false, f.getenv)
-	if err != nil {
-		return nil, fmt.Errorf("read %w", err)
-	}
-	more, err := loadFile(f.Project, true, f.getenv)
-	if err != nil {
-		return append(servers, Server{Name: "project", Project: true, Timeout: DefaultTimeout, Problem: err.Error()}), nil
-	}
-	for _, s := range more {
+// name. Where both have a server of one name, the personal one is it. In place of a file
+// that is wrong there is one server, "personal" or "project", whose Problem names the file, the
+// line, the column and the member that is wrong. It never waits for the other end of a pipe.
+func Load(f Files) []Server {
+	servers := f.load("personal", f.Personal, false)
+	for _, s := range f.load("project", f.Project, true) {
 		if !slices.ContainsFunc(servers, func(own Server) bool { return nameKey(own.Name) == nameKey(s.Name) }) {
 			servers = append(servers, s)
 		}
 	}
-	return servers, nil
+	return servers
 }
 
-func loadFile(path string, project bool, getenv func(string) (string, bool)) ([]Server, error) {
+// load reads one of the files; one that is wrong is a server of that name.
+func (f Files) load(name, path string, project bool) []Server {
+	entries, err := parseFile(path, project)
+	if err != nil {
+		return []Server{{Name: name, Project: project, Timeout: DefaultTimeout, Problem: err.Error()}}
+	}
+	var servers []Server
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		servers = append(servers, newServer(entries[name], name, project, f.getenv))
+	}
+	return servers
+}
+
+func parseFile(path string, project bool) (map[string]mcpfile.Entry, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -66,15 +70,7 @@ func loadFile(path string, project bool, getenv func(string) (string, bool)) ([]
 	if err != nil {
 		return nil, &mcpfile.Error{Path: path, Err: err}
 	}
-	entries, err := mcpfile.Parse(path, data, project)
-	if err != nil {
-		return nil, err
-	}
-	var servers []Server
-	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		servers = append(servers, newServer(entries[name], name, project, getenv))
-	}
-	return servers, nil
+	return mcpfile.Parse(path, data, project)
 }
 
 // readBounded reads a file, out of whose project no link leads. Its errors name no path.

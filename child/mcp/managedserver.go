@@ -40,6 +40,7 @@ type managedServer struct {
 	tools    []tool.Tool
 	listed   bool   // there was a session, so catalog says something
 	allowed  bool   // a project's server may be started
+	consents uint64 // how often somebody said so
 	disabled string // why nothing but Connect starts it; "" if it may be started
 	refused  string // why it is not permitted; "" if it is
 	reason   string // of the last failure; "" after a success
@@ -56,6 +57,7 @@ type attempt struct {
 	session *session
 	err     error
 	waitFor time.Time // by then, a turn begins without it
+	consent uint64    // the server's consents as it began
 }
 
 // pause is how long a server is left alone after so many failures.
@@ -109,7 +111,7 @@ func (ms *managedServer) startAttempt() (*attempt, error) {
 	if ms.attempt != nil {
 		return ms.attempt, nil
 	}
-	a := &attempt{done: make(chan struct{}), waitFor: time.Now().Add(ms.manager.options.Wait)}
+	a := &attempt{done: make(chan struct{}), waitFor: time.Now().Add(ms.manager.options.Wait), consent: ms.consents}
 	a.ctx, a.end = context.WithCancelCause(ms.manager.ctx)
 	if !ms.manager.startGoroutine(func() { ms.run(a) }) {
 		a.end(errClosing)
@@ -131,7 +133,7 @@ func (ms *managedServer) run(a *attempt) {
 		ms.session, ms.reason = s, ""
 		ms.setCatalog(list)
 	case !endedByUs(context.Cause(a.ctx)):
-		ms.failed(err.Error())
+		ms.failed(a, err.Error())
 	}
 	ms.mu.Unlock()
 	close(a.done)
@@ -145,7 +147,7 @@ func (ms *managedServer) run(a *attempt) {
 	ms.session = nil
 	asked := endedByUs(context.Cause(s.ctx))
 	if !asked {
-		ms.failed(s.reason)
+		ms.failed(a, s.reason)
 	}
 	ms.mu.Unlock()
 	close(s.ended)
@@ -156,8 +158,12 @@ func endedByUs(cause error) bool {
 	return errors.Is(cause, errClosing) || errors.Is(cause, errDisconnected) || errors.Is(cause, errRestarting)
 }
 
-// failed notes a failure. The caller holds mu.
-func (ms *managedServer) failed(reason string) {
+// failed notes a failure. What was allowed for a project's program is over with it: what it
+// runs may be another thing by now, as the agent can write to its project. The caller holds mu.
+func (ms *managedServer) failed(a *attempt, reason string) {
+	if ms.server.Command != "" && a.consent == ms.consents {
+		ms.allowed = false
+	}
 	ms.failures++
 	ms.reason = reason
 	ms.retryAt = time.Now().Add(pause(ms.failures))
@@ -337,10 +343,17 @@ func (ms *managedServer) prepare() *attempt {
 	return a
 }
 
+// allow notes that somebody allowed it. The caller holds mu.
+func (ms *managedServer) allow() {
+	ms.allowed = true
+	ms.consents++
+}
+
 // connect starts the server because somebody wants it.
 func (ms *managedServer) connect(ctx context.Context) error {
 	ms.mu.Lock()
-	ms.disabled, ms.allowed, ms.failures, ms.retryAt = "", true, 0, time.Time{}
+	ms.disabled, ms.failures, ms.retryAt = "", 0, time.Time{}
+	ms.allow()
 	ms.mu.Unlock()
 	_, err := ms.acquire(ctx)
 	return err
@@ -354,7 +367,7 @@ func (ms *managedServer) offeredTools() []tool.Tool {
 	case ms.disabled != "", ms.server.Problem != "":
 		return nil
 	case ms.server.Project && !ms.allowed:
-		return []tool.Tool{connectTool{server: ms}}
+		return []tool.Tool{connectTool{ms, textcut.Line(ms.reason, 300)}}
 	case ms.listed:
 		return ms.tools
 	case ms.refused != "":

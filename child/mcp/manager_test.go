@@ -205,6 +205,40 @@ func TestProject(t *testing.T) {
 	})
 }
 
+// A program of the project that has ended is not started again unasked: the agent may have
+// changed what it runs.
+func TestProjectIsAskedAboutAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		starts := 0
+		inner := serving(nil)
+		var process mcp.Process
+		m := manage(t, mcp.Options{
+			Servers: []mcp.Server{{Name: "p", Project: true, Command: "x"}},
+			Start: func(ctx context.Context, s mcp.Spec) (mcp.Process, error) {
+				starts++
+				var err error
+				process, err = inner(ctx, s)
+				return process, err
+			},
+		})
+		text(t, m, "mcp_p_connect")
+		echo := find(t, m, "mcp_p_echo")
+		process.Kill()
+		synctest.Wait()
+		m.Prepare(t.Context())
+		if _, err := echo.Run(t.Context(), tool.Call{Input: input(t)}); err == nil || !strings.Contains(err.Error(), "call mcp_p_connect first") || starts != 1 {
+			t.Errorf("a call of a server that has ended: %v, %d starts", err, starts)
+		}
+		if tools := m.Tools(); len(tools) != 1 || tools[0].Spec().Name != "mcp_p_connect" {
+			t.Errorf("%d tools", len(tools))
+		}
+		text(t, m, "mcp_p_connect")
+		if got := text(t, m, "mcp_p_echo", "text", "x"); got != "x" || starts != 2 {
+			t.Errorf("echo gave %q after %d starts", got, starts)
+		}
+	})
+}
+
 // TestApprovalShowsWhatRuns has names in a project's file that read like something else: a
 // program like the value of a variable, and a server like the end of the sentence.
 func TestApprovalShowsWhatRuns(t *testing.T) {

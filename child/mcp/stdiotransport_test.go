@@ -143,13 +143,10 @@ func gone(t *testing.T, pid string) {
 // the secrets that it blurts out.
 func TestBroken(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
-	servers, err := mcp.Load(mcp.Files{
+	servers := mcp.Load(mcp.Files{
 		Personal: write(t, `{"mcpServers":{"s":{"command":`+quoted(t)+`,"env":{"MCP_TEST_SERVER":"broken","TOKEN":"${TOKEN}"}}}}`),
 		Environ:  []string{"TOKEN=s3cret-value"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	m := manage(t, mcp.Options{Servers: servers, Start: sandboxed(), Wait: 20 * time.Second, Log: zap.New(core)})
 	m.Prepare(t.Context())
 	got := status(m)

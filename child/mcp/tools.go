@@ -198,7 +198,7 @@ func (ms *managedServer) getPrompt(ctx context.Context, in jsontext.Value) (tool
 // or not, as any other.
 type connectTool struct {
 	server *managedServer
-	why    string // it is not connected; "" for a project's that nobody allowed yet
+	why    string // it is not connected; "" for a project's that was not started yet
 }
 
 func (c connectTool) Spec() tool.Spec {
@@ -244,7 +244,7 @@ func (c connectTool) Run(ctx context.Context, call tool.Call) (tool.Result, erro
 		return tool.Result{}, err
 	}
 	c.server.mu.Lock()
-	c.server.allowed = true
+	c.server.allow()
 	c.server.mu.Unlock()
 	if _, err := c.server.acquire(ctx); err != nil {
 		return tool.Result{}, fmt.Errorf("the MCP server %s: %w", c.server.server.Name, err)

@@ -218,6 +218,14 @@ func (p Policy) private() Private {
 	return p.Private
 }
 
+// ofProcess reports whether a path is of a process, as /proc/1/environ, by which nexus-child, which no wall
+// keeps in, would tell what other processes have in theirs.
+func ofProcess(path string) bool {
+	name, ok := strings.CutPrefix(path, "/proc/")
+	name, _, _ = strings.Cut(name, "/")
+	return ok && name != "" && (name == "self" || name == "thread-self" || strings.Trim(name, "0123456789") == "")
+}
+
 // Path is the decision on one path of a call, whatever the tool: what is
 // outside of all that is allowed is asked for under trusted and denied under
 // sandboxed.
@@ -226,6 +234,8 @@ func (p Policy) Path(tool string, action protocol.Action, path string) Decision 
 	switch {
 	case p.private().contains(path):
 		return Decision{Deny, fmt.Sprintf(private, path)}
+	case action != protocol.ActionExecute && p.Level() != rights.Yolo && ofProcess(path):
+		return Decision{Deny, path + " is out of bounds: it belongs to a process"}
 	case rights.Contains(p.Permissions.BlockedPaths, path):
 		return Decision{Deny, path + " is out of bounds for this agent"}
 	case rights.Contains(rule.BlockedPaths, path):

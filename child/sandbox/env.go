@@ -86,7 +86,7 @@ func ownHome(env map[string]string, r Rules) {
 			env[name] = value
 		}
 	}
-	if user := env["HOME"]; filepath.IsAbs(user) && r.readsAll() {
+	if user := env["HOME"]; filepath.IsAbs(user) && r.readsAll() && !r.Bare {
 		for _, s := range settings {
 			path := filepath.Join(user, filepath.FromSlash(s[1]))
 			if _, err := os.Stat(path); err == nil {

@@ -179,7 +179,7 @@ func TestTheGateIsTheOnlyWayOut(t *testing.T) {
 func TestWithoutNamespacesThereIsNoGate(t *testing.T) {
 	argv := role("gateless", t.TempDir())
 	text, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
-	if err != nil || !strings.Contains(string(text), "the kernel cannot confine programs to named hosts") {
+	if err != nil || !strings.Contains(string(text), "the kernel cannot confine programs to a network of their own") {
 		t.Errorf("got %q, %v", text, err)
 	}
 }

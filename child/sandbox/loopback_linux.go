@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -85,7 +84,7 @@ func (l *Loopback) enter(needed bool) (*spawner, error) {
 	}
 	switch {
 	case needed:
-		return nil, fmt.Errorf("%w to named hosts: the system refuses it a network of its own: %w", ErrUnsupported, err)
+		return nil, fmt.Errorf("%w to a network of their own, by which they reach what they may: the system refuses it: %w", ErrUnsupported, err)
 	case l.had:
 		return nil, fmt.Errorf("confine it as earlier programs were: a network of its own: %w", err)
 	}
@@ -511,15 +510,4 @@ func raiseLoopback() error {
 func ownNetwork() string {
 	name, _ := os.Readlink("/proc/self/ns/net")
 	return name
-}
-
-// serveGate serves a gate until stop is called, which waits for its end.
-func serveGate(g Gate, socket *os.File) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var serving sync.WaitGroup
-	serving.Go(func() { g.Serve(ctx, socket) })
-	return func() {
-		cancel()
-		serving.Wait()
-	}
 }

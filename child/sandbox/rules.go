@@ -67,6 +67,9 @@ type Rules struct {
 	// made if need be. "" is none: HOME is the user's, or the directory for temporary files if
 	// the program does not read all.
 	Home string
+	// Bare names no settings of the user's to a program with a Home: there are none for it but what lies
+	// there.
+	Bare bool
 	// Spill is a directory that may be read, wherever it lies; "" is none.
 	Spill string
 	// Network lets the program use the network and sockets of all kinds. Without
@@ -76,6 +79,9 @@ type Rules struct {
 	// finds the gate in its Loopback, as the proxy that the variables HTTP_PROXY and HTTPS_PROXY
 	// name. It is not started where the system gives no such network.
 	Gate Gate `json:"-"`
+	// Service is of ours, and the program finds it at a loopback address: of its Loopback, or of our own
+	// network if it has no Loopback. nil is none. It is not started where the system gives no such network.
+	Service Service `json:"-"`
 	// Loopback is the network that a program without Network shares with others; Confinement must be
 	// Always. With nil, and where the system gives no such network, it has no sockets at all.
 	Loopback *Loopback `json:"-"`
@@ -91,6 +97,13 @@ type Gate interface {
 	// Serve serves the connections that come to the listening socket until ctx ends, closes it,
 	// and returns when all of them are closed. It is called once for each program.
 	Serve(ctx context.Context, socket *os.File)
+}
+
+// Service is something of ours that a program is told of by variables of its environment.
+type Service interface {
+	Gate
+	// Env are those variables for a program that finds the service at an address, as KEY=VALUE.
+	Env(address string) []string
 }
 
 // Limits bounds each process of a program by the kernel's resource limits. Zero
@@ -130,6 +143,9 @@ func (r Rules) check() error {
 	}
 	if r.Gate != nil && r.Loopback == nil {
 		return errors.New("rules: a gate stands in a loopback")
+	}
+	if r.Service != nil && r.Loopback == nil && !r.Network && r.Confinement != Unconfined {
+		return errors.New("rules: a service is for programs that have a loopback or the network")
 	}
 	for _, paths := range [][]string{r.ReadWrite, r.ReadOnly, r.Blocked, r.Except, {cmp.Or(r.Temp, "/"), cmp.Or(r.Spill, "/"), cmp.Or(r.Home, "/")}} {
 		for _, p := range paths {

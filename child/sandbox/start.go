@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -64,8 +66,7 @@ type Process struct {
 	control    *os.File // the reaper ends when it is closed
 	stdin      *os.File // nil unless it was asked for
 	stdout     *output
-	gate       *os.File // the listening socket of gateway, until that has it; nil without
-	gateway    Gate
+	doors      []door
 	temp       string
 	leftovers  *safefile.Remover // of temp; nil for none
 	unconfined string
@@ -126,7 +127,7 @@ func start(ctx context.Context, s Spec) (*Process, error) {
 	}
 	p.forget = context.AfterFunc(ctx, p.Kill)
 	go p.watch(reports, stderr, s.Stderr)
-	o := startRequest{Argv: s.Argv, Env: environment(s.Rules, temp, w.address, s.Env), Temp: temp, Rules: s.Rules, Terminal: s.Terminal}
+	o := startRequest{Argv: s.Argv, Env: environment(s.Rules, temp, w.address, slices.Concat(w.told, s.Env)), Temp: temp, Rules: s.Rules, Terminal: s.Terminal}
 	views.mu.Lock()
 	o.View, o.Had = w.least(views.first), views.had
 	views.mu.Unlock()
@@ -159,23 +160,72 @@ func start(ctx context.Context, s Spec) (*Process, error) {
 type way struct {
 	spawner *spawner // starts its reaper; nil if we do
 	outside string   // the name of the network in which it must not be; "" if it may
-	gate    *os.File // nil without a gate
-	address string   // of the gate, for the program
+	doors   []door
+	address string   // of the gate, for the program; "" without one
+	told    []string // by the service, for the program's environment
+}
+
+// door is a listening socket of ours that a program reaches, and what serves it.
+type door struct {
+	socket *os.File
+	to     Gate
 }
 
 // enter finds the way of a program with these rules.
 func (r Rules) enter() (w way, err error) {
-	if r.Loopback == nil {
-		return w, nil
+	listen := listenHere
+	if r.Loopback != nil {
+		if w.spawner, err = r.Loopback.enter(r.Gate != nil || r.Service != nil); w.spawner == nil {
+			return w, err
+		}
+		w.outside, listen = ownNetwork(), w.spawner.gate
 	}
-	if w.spawner, err = r.Loopback.enter(r.Gate != nil); w.spawner == nil {
-		return w, err
+	open := func(to Gate) (address string) {
+		var socket *os.File
+		if socket, address, err = listen(); err == nil {
+			w.doors = append(w.doors, door{socket, to})
+		}
+		return address
 	}
-	w.outside = ownNetwork()
 	if r.Gate != nil {
-		w.gate, w.address, err = w.spawner.gate()
+		w.address = open(r.Gate)
+	}
+	if r.Service != nil && err == nil {
+		w.told = r.Service.Env(open(r.Service))
+	}
+	if err != nil {
+		w.close()
 	}
 	return w, err
+}
+
+// close closes the doors.
+func (w way) close() {
+	for _, d := range w.doors {
+		d.socket.Close()
+	}
+}
+
+// listenHere is a listening socket at the loopback of our own network, and its address.
+func listenHere() (socket *os.File, address string, err error) {
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, "", err
+	}
+	defer ln.Close()
+	socket, err = ln.(*net.TCPListener).File() //nolint:forcetypeassert // it listens for TCP
+	return socket, ln.Addr().String(), err
+}
+
+// serve serves what comes to the door until stop is called, which waits for its end.
+func (d door) serve() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() { d.to.Serve(ctx, d.socket) })
+	return func() {
+		cancel()
+		serving.Wait()
+	}
 }
 
 // begin gives the reaper its order and waits for its answer.
@@ -256,8 +306,8 @@ func launch(s Spec, temp string) (p *Process, w way, reports, stderr *os.File, e
 		return nil, w, nil, nil, err
 	}
 	var ours, theirs []*os.File
-	if w.gate != nil {
-		ours = append(ours, w.gate)
+	for _, d := range w.doors {
+		ours = append(ours, d.socket)
 	}
 	defer func() {
 		for _, f := range theirs {
@@ -291,7 +341,7 @@ func launch(s Spec, temp string) (p *Process, w way, reports, stderr *os.File, e
 	theirs = append(theirs, theirStdin)
 	theirStderr := theirStdout
 	p = &Process{
-		control: control, temp: temp, leftovers: s.Rules.Leftovers, gate: w.gate, gateway: s.Rules.Gate,
+		control: control, temp: temp, leftovers: s.Rules.Leftovers, doors: w.doors,
 		began: make(chan startReport, 1), done: make(chan struct{}),
 	}
 	if s.Stdin {
@@ -356,18 +406,20 @@ func (p *Process) watch(reports, stderr *os.File, to io.Writer) {
 // follow reads the reaper's reports up to the program's exit.
 func (p *Process) follow(reports io.Reader) Exit {
 	defer close(p.began)
-	gate := p.gate
+	doors := p.doors
 	defer func() {
-		if gate != nil {
-			gate.Close()
+		for _, d := range doors {
+			d.socket.Close()
 		}
 	}()
 	r := bufio.NewReader(reports)
 	var first, last startReport
 	if receive(r, &first) == nil {
-		if first.Error == "" && gate != nil {
-			defer serveGate(p.gateway, gate)()
-			gate = nil
+		if first.Error == "" {
+			for _, d := range doors {
+				defer d.serve()()
+			}
+			doors = nil
 		}
 		p.began <- first
 		if first.Error == "" && receive(r, &last) == nil && last.Exited {

@@ -75,6 +75,9 @@ func (r *Registry) Timeout() time.Duration { return time.Duration(r.timeout.Load
 // took the place of this one, too.
 func (r *Registry) SetOutput(on bool) { r.output.Store(on) }
 
+// Output reports whether it is passed on now.
+func (r *Registry) Output() bool { return r.output.Load() }
+
 // NewRegistry makes a registry of the tools, in their order. Two tools of one
 // name are a fault of the program, so it panics.
 func NewRegistry(tools []Tool, o Options) *Registry {

@@ -50,6 +50,8 @@ func TestBounds(t *testing.T) {
 		{"up", move(protocol.WithinHeld, filepath.Dir(s.dir)), true},
 		{"what was granted", set(protocol.WithinGranted, rules("trusted")), false},
 		{"where it was granted", move(protocol.WithinGranted, s.dir), false},
+		{"hosts without asking", set(protocol.WithinHeld, with(func(p *protocol.Permissions) { p.Network = []string{"a.test"} })), true},
+		{"hosts without asking, as granted", set(protocol.WithinGranted, with(func(p *protocol.Permissions) { p.Network = []string{"a.test"} })), true},
 		{"more than was granted", set(protocol.WithinGranted, protocol.Permissions{Preset: "trusted"}), true},
 		{"outside of what was granted", move(protocol.WithinGranted, s.outside), true},
 		{"the owner", set(protocol.WithinCeiling, protocol.Permissions{Preset: "sandboxed"}), false},

@@ -35,6 +35,25 @@ type callRequest struct {
 	named   []string        // the same paths, absolute, with the links that the model wrote
 	written []string        // the same paths, as the model wrote them
 	scope   tool.Scope
+	options []protocol.PermissionOption // of a program of another make
+	program bool                        // that program asks
+}
+
+// grant is what a yes for the session allows under p; nil for nothing. The names that programs of other
+// makes give what they do stand for anything: an allowance for one would be for all that it does.
+func (r callRequest) grant(p permission.Policy) []protocol.Allowance {
+	if r.program && r.call.Action == protocol.ActionExternal {
+		return nil
+	}
+	return p.Grant(r.call, isDir)
+}
+
+// decisions are the answers that there are.
+func (r callRequest) decisions(p permission.Policy) []protocol.Decision {
+	if r.grant(p) == nil && !slices.ContainsFunc(r.options, forSession) {
+		return []protocol.Decision{protocol.AllowOnce, protocol.Deny}
+	}
+	return []protocol.Decision{protocol.AllowOnce, protocol.AllowSession, protocol.Deny}
 }
 
 // Authorize implements [tool.Guard]: it decides, asks if need be, and decides anew
@@ -64,7 +83,7 @@ func (snap *turnSnapshot) Authorize(ctx context.Context, t tool.Tool, call tool.
 		case answer.Decision == protocol.Deny:
 			return permit, errors.New("it was not allowed; do not try it again in another way, but say what you need it for")
 		case answer.Decision == protocol.AllowSession:
-			snap.allow(policy.Grant(r.call, isDir))
+			snap.allow(r.grant(policy))
 		}
 		// Meanwhile it may have been forbidden.
 		if policy, decision = snap.decide(r); decision.Verdict == permission.Deny {
@@ -206,14 +225,10 @@ func (snap *turnSnapshot) ask(ctx context.Context, r callRequest, p permission.P
 		defer snap.mu.Unlock()
 		delete(snap.waiting, q)
 	}()
-	decisions := []protocol.Decision{protocol.AllowOnce, protocol.Deny}
-	if p.Grant(r.call, isDir) != nil {
-		decisions = slices.Insert(decisions, 1, protocol.AllowSession)
-	}
 	answer, err := client.Permission(asking, protocol.PermissionRequest{
 		TurnID: call.TurnID, ToolID: call.ID, ToolName: call.Name, Action: r.scope.Action,
 		Summary: r.scope.Summary, Reason: why.Reason, Input: shownInput(call.Input), Paths: append([]string{}, r.call.Paths...),
-		Command: r.scope.Command, Decisions: decisions,
+		Command: r.scope.Command, Decisions: r.decisions(p), Options: r.options,
 	})
 	switch {
 	case ctx.Err() != nil:
@@ -225,6 +240,10 @@ func (snap *turnSnapshot) ask(ctx context.Context, r callRequest, p permission.P
 	}
 	return answer, nil
 }
+
+// forSession reports whether an option of a program of another make is a yes for the session, which
+// the program remembers by itself.
+func forSession(o protocol.PermissionOption) bool { return o.Kind == protocol.AllowSession }
 
 // allow grants something for the rest of the session.
 func (env *Env) allow(grants []protocol.Allowance) {

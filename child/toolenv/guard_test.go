@@ -449,3 +449,44 @@ func TestPatchIsAskedOnce(t *testing.T) {
 	s.want("apply_patch: WORK/a is outside of what apply_patch may touch: /nowhere", call("apply_patch", "patch", begin+patches["delete_file"]+end))
 	s.want("updated a (+1 -1)\n", call("apply_patch", "patch", begin+patches["edit_file"]+end))
 }
+
+// A program of another make reads the file that was allowed, not what it makes of its name while the question waits.
+func TestAProgramsFileStaysTheOneAskedAbout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, parent := asked(t, trusted)
+		path, harmless := s.outside+"/link", s.outside+"/harmless.txt"
+		if err := os.WriteFile(harmless, []byte("harmless"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(harmless, path); err != nil {
+			t.Fatal(err)
+		}
+		program := toolenv.ForProgram(s.Env, protocol.AgentProgram{})
+		read := func(meanwhile func()) (string, error) {
+			var text string
+			var err error
+			done := make(chan struct{})
+			go func() { defer close(done); text, err = program.ReadFile(t.Context(), "t1", path) }()
+			r := question(t, parent)
+			meanwhile()
+			answer(t, parent, r, protocol.AllowOnce, "")
+			<-done
+			ended(t, parent)
+			return text, err
+		}
+		if got, err := read(func() {}); got != "harmless" || err != nil {
+			t.Errorf("got %q, %v", got, err)
+		}
+		got, err := read(func() {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(s.outside+"/secret.txt", path); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if err == nil {
+			t.Errorf("it read %q", got)
+		}
+	})
+}

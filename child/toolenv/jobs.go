@@ -47,7 +47,7 @@ func (s jobStart) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 
 // reviewJobs stops the jobs that could do more than a job could now. env.mu is held.
 func (env *Env) reviewJobs() {
-	env.jobs.Review("stopped, because the permissions or the working directory have changed", reachOfJobs(env.policy(env.cwd)))
+	env.jobs.Review("stopped, because the permissions or the working directory have changed", reachOf(jobTool, env.policy(env.cwd)))
 }
 
 // reviewNetwork has the programs that start from now on share no network with those that reach
@@ -59,22 +59,28 @@ func (env *Env) reviewNetwork() {
 	}
 }
 
-// jobReach is what the programs of a job can reach under a policy.
-type jobReach protocol.Permissions
+// jobTool is the tool whose rules hold for jobs.
+const jobTool = "job_start"
 
-func reachOfJobs(p permission.Policy) jobReach {
-	reach := p.Under("job_start", "shell").Ceiling()
-	rule := reach.Tools["job_start"]
-	denied := slices.Contains(reach.DisabledTools, "job_start") || rule.Mode == rights.ModeDeny
-	rule.Mode = "" // whether it is asked for is no matter of what it can reach
-	reach.Tools, reach.DisabledTools = map[string]protocol.ToolRule{"job_start": rule}, nil
+// reach is what the programs of a tool can reach under a policy.
+type reach protocol.Permissions
+
+func reachOf(tool string, p permission.Policy) reach {
+	most := p.Under(tool, shellName).Ceiling()
+	rule := most.Tools[tool]
+	denied := slices.Contains(most.DisabledTools, tool) || rule.Mode == rights.ModeDeny
+	// Whether it is asked for is no matter of what it can reach, nor of the hosts that it reaches.
+	unasked := protocol.ToolRule{Mode: rights.ModeAllow}
+	rule.Mode = unasked.Mode
+	most.Tools, most.DisabledTools = map[string]protocol.ToolRule{shellName: unasked, "web_fetch": unasked}, nil
+	most.Tools[tool] = rule
 	if denied {
-		reach.DisabledTools = []string{"job_start"}
+		most.DisabledTools = []string{tool}
 	}
-	return jobReach(reach)
+	return reach(most)
 }
 
 // Allows reports whether a job that got the permit can reach no more than that.
-func (r jobReach) Allows(p permission.Permit) bool {
-	return rights.Beyond(protocol.Permissions(reachOfJobs(p.Policy)), protocol.Permissions(r)) == nil
+func (r reach) Allows(p permission.Permit) bool {
+	return rights.Beyond(protocol.Permissions(reachOf(jobTool, p.Policy)), protocol.Permissions(r)) == nil
 }

@@ -1,7 +1,10 @@
 package toolenv_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"nexus.internal/child/parent"
@@ -123,6 +126,62 @@ func TestJobsAndChanges(t *testing.T) {
 			}
 			run(t.Context(), s.Env, call("job_input", "job", "job1", "text", "go\n"))
 			s.want(tt.want, call("job_output", "job", "job1", "wait_s", 60))
+		})
+	}
+}
+
+// A change of permissions ends a command of shell that runs and could do more than one could
+// be started to do then, and no other one: an owner narrows an agent while its command runs.
+func TestCommandsAndChanges(t *testing.T) {
+	const killed = "[killed: the permissions have changed, and it could do more]"
+	set := func(p protocol.Permissions) func(s *site) error {
+		return func(s *site) error { return s.SetPermissions(p, protocol.WithinCeiling) }
+	}
+	for _, tt := range []struct {
+		name    string
+		command string // runs between its beginning and its end; "" for cat
+		change  func(s *site) error
+		want    string
+	}{
+		{"narrower", "python3 --version", set(protocol.Permissions{Preset: "sandboxed"}), killed},
+		{"fewer hosts", "python3 --version", set(protocol.Permissions{Preset: "trusted", Network: []string{}}), killed},
+		{"shell disabled", "python3 --version", set(protocol.Permissions{Preset: "trusted", DisabledTools: []string{"shell"}}), killed},
+		{"something blocked", "", func(s *site) error {
+			return s.SetPermissions(protocol.Permissions{Preset: "trusted", BlockedPaths: []string{s.dir + "/x"}}, protocol.WithinCeiling)
+		}, killed},
+		{"narrower, of one that reads", "", set(protocol.Permissions{Preset: "sandboxed"}), "go\n[exit status 0]"},
+		{"another directory", "", func(s *site) error { return s.SetCwd(s.outside, protocol.WithinCeiling) }, "go\n[exit status 0]"},
+		{"another tool disabled", "", set(protocol.Permissions{Preset: "trusted", DisabledTools: []string{"web_fetch"}}), "go\n[exit status 0]"},
+		{"wider", "", set(protocol.Permissions{Preset: "yolo"}), "go\n[exit status 0]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSite(t, trusted, func(o *toolenv.Options) { o.Parent = parent.New(parent.Options{Approvals: parent.Allow}) })
+			gate := filepath.Join(s.dir, "gate")
+			if err := syscall.Mkfifo(gate, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			line := "cat gate"
+			if tt.command != "" {
+				line = tt.command + " > " + s.dir + "/out; cat gate"
+			}
+			result := s.begin(t.Context(), call("shell", "command", line))
+			f, err := os.OpenFile(gate, os.O_WRONLY, 0) // once cat has opened it, too
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tt.change(s); err != nil {
+				t.Fatal(err)
+			}
+			if tt.want != killed {
+				if _, err := f.WriteString("go\n"); err != nil {
+					t.Fatal(err)
+				}
+				f.Close()
+			}
+			if got := <-result; got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+			f.Close()
 		})
 	}
 }

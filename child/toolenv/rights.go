@@ -177,6 +177,8 @@ func (env *Env) changed() {
 	env.changes++
 	env.cancelDecided()
 	env.reviewJobs()
+	env.commands.review(env)
+	env.started.review(env)
 	env.reviewNetwork()
 }
 

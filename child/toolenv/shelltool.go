@@ -2,6 +2,7 @@ package toolenv
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -34,9 +35,11 @@ func (s shellTool) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 		c = withSafeGit(c)
 	}
 	o := s.env.shellOptions(c)
+	ctx, done := s.whilePermitted(ctx, c.Permit)
+	defer done()
 	result, err := shell.New(o).Run(ctx, c)
 	switch {
-	case err != nil:
+	case err != nil, errors.Is(context.Cause(ctx), shell.ErrPermissions):
 	case c.Permit.ReadOnly && result.IsError:
 		result.Text += "\n[a command that runs without approval can change nothing, and read only the working directory and what is allowed beside it]"
 	case c.Permit.Covered && result.IsError:

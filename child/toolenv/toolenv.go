@@ -135,9 +135,11 @@ type Env struct {
 	granted    protocol.Permissions // the directory of then is among its paths
 	allowances []protocol.Allowance
 	waiting    map[*openQuestion]struct{}
-	changes    uint64   // of cwd and held
-	hosts      []string // that programs in loopback may reach
-	offered    offer    // to the last turn
+	commands   commands
+	started    *startedProgram // of an agent of another make; nil for none
+	changes    uint64          // of cwd and held
+	hosts      []string        // that programs in loopback may reach
+	offered    offer           // to the last turn
 	programs   programs
 }
 
@@ -147,7 +149,7 @@ func Open(o Options) (*Env, error) {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	env := &Env{options: o, leftovers: safefile.NewRemover(func(err error) { o.Log.Warn("remove what a program left", zap.Error(err)) }), allowances: slices.Clone(o.Allowances), waiting: map[*openQuestion]struct{}{}, jobs: shell.NewJobs()}
+	env := &Env{options: o, leftovers: safefile.NewRemover(func(err error) { o.Log.Warn("remove what a program left", zap.Error(err)) }), allowances: slices.Clone(o.Allowances), waiting: map[*openQuestion]struct{}{}, commands: commands{}, jobs: shell.NewJobs()}
 	env.private = permission.Private{Paths: bothNames(o.Private.Paths), Except: bothNames(o.Private.Except)}
 	if o.Spill != "" {
 		env.spill.dir = realPath(o.Spill)

@@ -40,8 +40,10 @@ func (c Changes) Undo(ctx context.Context, messages []protocol.Message) (u proto
 			call.Paths = append(call.Paths, e.From)
 		}
 	}
-	space := env.Space(tool.Call{Name: writer, Permit: env.currentPolicy().PermitOnce(call)})
-	u.Restored, u.Left = file.Undo(ctx, space, turn)
+	policy := env.currentPolicy()
+	space := env.Space(tool.Call{Name: writer, Permit: policy.PermitOnce(call)})
+	unasked := env.Space(tool.Call{Name: writer, Permit: permission.Permit{Policy: policy}})
+	u.Restored, u.Left = file.Undo(ctx, space, unasked, turn)
 	for _, m := range messages {
 		if m.Role != protocol.RoleTool {
 			continue

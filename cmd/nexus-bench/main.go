@@ -19,9 +19,6 @@ import (
 	"nexus.internal/cmd/internal/version"
 )
 
-// linked is the version, where the linker was told (make build).
-var linked string
-
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run returns the exit status: 2 is usage.
@@ -35,7 +32,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	flags := flag.NewFlagSet("nexus-bench", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	var help strings.Builder
+	flags.SetOutput(&help)
 	bin := flags.String("bin", filepath.Dir(self), "folder of nexus, nexus-child and nexus-bench-floor")
 	quick := flags.Bool("quick", false, "fewer rounds and 100 agents: in half a minute, and rougher")
 	agents := flags.Int("agents", 0, "live agents, at most (default 5000, or 100 with -quick)")
@@ -44,11 +42,16 @@ func run(args []string, stdout, stderr io.Writer) int {
 	tell := flags.Bool("version", false, "print the version and exit")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
+		if _, err := io.WriteString(stdout, help.String()); err != nil {
+			fmt.Fprintln(stderr, "nexus-bench:", err)
+			return 1
+		}
 		return 0
 	case err != nil:
+		_, _ = io.WriteString(stderr, help.String())
 		return 2
 	case *tell:
-		if _, err := fmt.Fprintln(stdout, "nexus-bench version", version.Of(linked)); err != nil {
+		if _, err := fmt.Fprintln(stdout, "nexus-bench version", version.Of()); err != nil {
 			fmt.Fprintln(stderr, "nexus-bench:", err)
 			return 1
 		}

@@ -26,6 +26,7 @@ import (
 	"nexus.internal/child/toolenv"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/homeformat"
 	"nexus.internal/protocol/notes"
 	"nexus.internal/protocol/proctree"
 	"nexus.internal/protocol/rights"
@@ -52,11 +53,8 @@ func (a *assembly) close() {
 // configuration: what a flag says holds before what was saved, and that before
 // what the configuration says. What a failed start has begun is taken back.
 func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err error) {
-	home, err := safefile.HomeOf(environ)
+	home, err := checkedHome(environ)
 	if err != nil {
-		return nil, err
-	}
-	if err := safefile.CheckHome(home); err != nil {
 		return nil, err
 	}
 	j, state, err := openSession(f, home, log)
@@ -105,20 +103,24 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	if err := a.choosePrompt(f, saved, home, cwd); err != nil {
 		return nil, err
 	}
-	if err := a.chooseModel(f, saved, current); err != nil {
-		return nil, err
-	}
-	s, err := newServers(home, cwd, a.options.Images, log)
+	program, err := a.chooseModelOrProgram(f, saved, current, environ)
 	if err != nil {
 		return nil, err
 	}
+	s := newServers(home, cwd, a.options.Images, program == nil, log)
 	a.options.Settings, a.options.ToolBound = f.turns(saved, c), f.toolBound(c)
-	if err := a.openToolEnv(f, saved, current, s, cwd, privatePaths(homes(home, environ, walls(f, saved, c, cwd)), cwd, j.Path(), f.modelSocket)); err != nil {
+	if err := a.openToolEnv(f, saved, current, s, cwd, privatePaths(homes(home, environ, walls(f, saved, c, cwd)), cwd, j.Path(), f.modelSocket), program != nil); err != nil {
 		return nil, err
 	}
 	records := a.settings(f, saved)
 	if begins {
 		records = notes.AppendRecords(records, a.options.State.Notes)
+	}
+	if program != nil {
+		if err := a.openProgram(program, cwd); err != nil {
+			return nil, err
+		}
+		records = append(records, program.record(saved)...)
 	}
 	if err := j.Append(records...); err != nil {
 		return nil, err
@@ -128,6 +130,14 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 		expireSessions(home, c, log)
 	}
 	return a, nil
+}
+
+// checkedHome is the home by environ, unless others may change it or it is of a later format.
+func checkedHome(environ []string) (home string, err error) {
+	if home, err = safefile.HomeOf(environ); err != nil {
+		return "", err
+	}
+	return home, cmp.Or(safefile.CheckHome(home), homeformat.Check(home))
 }
 
 // openSession opens what is saved, or stands in for it in memory. A conversation that
@@ -307,7 +317,7 @@ func protectKeys(c *config.Config, brokered bool) error {
 
 // openToolEnv settles on what the agent may do: as the flags ask, but never
 // beyond what the session saved, nor beyond the ceiling of either.
-func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *configuration, s *servers, cwd string, private permission.Private) error {
+func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *configuration, s *servers, cwd string, private permission.Private, ofProgram bool) error {
 	c := current.now()
 	things, _ := todo.Split(a.options.State.Notes)
 	o := toolenv.Options{
@@ -327,8 +337,8 @@ func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *con
 		o.Home, o.Undo = filepath.Join(scratch.Path(), "home"), filepath.Join(scratch.Path(), "undo")
 	}
 	// One that is unnamed may be of a parent that begins one for each question: their caches would
-	// fill the disk until they expire.
-	if session := a.options.Journal.Path(); session != "" && a.options.Journal.Name() != "" {
+	// fill the disk until they expire. A program of another make has its conversation there.
+	if session := a.options.Journal.Path(); session != "" && (a.options.Journal.Name() != "" || ofProgram) {
 		beside := strings.TrimSuffix(session, filepath.Ext(session))
 		o.Home, o.Undo = beside+transcript.HomeSuffix, beside+transcript.UndoSuffix
 	}

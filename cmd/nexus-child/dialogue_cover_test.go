@@ -14,7 +14,9 @@ import (
 
 // unsaid are the types that no dialogue has. One that a dialogue has must go from here.
 var unsaid = []string{
-	"later",           // of no version
+	"later",         // of no version
+	"context_given", // of agents of other makes, which fixtures/fakeagent plays elsewhere
+	"foreign",
 	"subagent_update", // comes after 10 s
 }
 

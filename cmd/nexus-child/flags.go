@@ -63,7 +63,9 @@ type flags struct {
 	maxMessages                 int
 	toolTimeout                 float64 // seconds
 	settingsJSON                string
-	settings                    protocol.TurnSettings // with those of the three flags above
+	programJSON                 string
+	program                     *protocol.AgentProgram // nil if not given
+	settings                    protocol.TurnSettings  // with those of the three flags above
 	logLevel                    logsink.Level
 	logFormat                   logsink.Format
 
@@ -105,6 +107,7 @@ func parse(args []string) (*flags, error) {
 	set.IntVar(&f.maxMessages, "max-messages", child.DefaultMaxMessages, "messages of one request at most, `N`")
 	set.Float64Var(&f.toolTimeout, "tool-timeout", 0, "`SECONDS` that one tool call may take, whatever time it names (default: tools.timeout_s of config.json; else that time, at least 300)")
 	set.StringVar(&f.settingsJSON, "settings", "", "how turns run, as `JSON`: {\"max_iterations\",\"max_messages\",\"compact_at\",\"tool_timeout_s\",\"temperature\",\"max_output_tokens\",\"reasoning_effort\",\"fallback_model\"}; the flags above go before it")
+	set.StringVar(&f.programJSON, "program", "", "run as a program of another make, as `JSON`: {\"kind\",\"protocol\",\"command\",\"home\",\"sandbox\",\"models\"}; a saved session has its own")
 	set.StringVar(&f.scenario, "scenario", "", "let the offline provider play the scenario in `FILE`")
 	set.StringVar(&f.modelSocket, "model-socket", "", "reach models through the unix socket `PATH` of a broker that has the keys")
 	set.StringVar(&f.parent, "parent-agent", "", "`ID` of the agent that created this one")
@@ -197,7 +200,26 @@ func (f *flags) check() error {
 	if f.ceiling, err = readPermissions("ceiling", f.ceilingJSON); err != nil {
 		return err
 	}
+	if f.program, err = readProgram(f.programJSON); err != nil {
+		return err
+	}
 	return f.readSettings()
+}
+
+// readProgram reads the value of --program; nil if it was not given.
+func readProgram(text string) (*protocol.AgentProgram, error) {
+	if text == "" {
+		return nil, nil
+	}
+	p := &protocol.AgentProgram{}
+	err := strict.Unmarshal([]byte(text), p, strict.RejectUnknown)
+	if err == nil {
+		err = p.Check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--program: %w", err)
+	}
+	return p, nil
 }
 
 // readSettings puts what the flags say of turns together.
@@ -230,7 +252,11 @@ func (f *flags) readSettings() error {
 // unexpected is the error for an argument that is no flag, with the verb that was probably
 // meant.
 func unexpected(arg string) error {
-	if near := suggest.Nearest(arg, []string{"rpc", "schema", "check", "spare", "version"}); near != "" {
+	near := suggest.Nearest(arg, []string{"rpc", "schema", "check", "spare", "version"})
+	if near == arg {
+		return fmt.Errorf("unexpected argument %q: it comes first, before all flags", arg)
+	}
+	if near != "" {
 		return fmt.Errorf("unexpected argument %q: did you mean nexus-child %s?", arg, near)
 	}
 	return fmt.Errorf("unexpected argument %q", arg)

@@ -62,6 +62,11 @@ func TestJobsEndWithTheAgent(t *testing.T) {
 				if got := p.want("type", "agent_end"); got.Get("stop_reason").String() != "completed" {
 					t.Fatal(got.Raw)
 				}
+				p.send(`{"type":"list_jobs","id":"l"}`)
+				if job := p.want("id", "l").Get("jobs.0"); job.Get("job_id").Str != "j" || !job.Get("running").Bool() || job.Get("output_bytes").Int() != 3 ||
+					!strings.HasPrefix(job.Get("command").Str, "exec 9>fifo") || job.Get("ended_at").Exists() {
+					t.Errorf("listed: %s", job.Raw)
+				}
 				if end == nil {
 					p.send(`{"type":"prompt","id":"2","message":"hang"}`)
 					p.send(`{"type":"abort","id":"a"}`)

@@ -25,18 +25,17 @@ import (
 
 	"nexus.internal/child"
 	"nexus.internal/child/codecheck"
+	"nexus.internal/child/foreign"
 	"nexus.internal/child/journal"
 	"nexus.internal/child/sandbox"
 	"nexus.internal/child/tool"
 	"nexus.internal/cmd/internal/logsink"
 	"nexus.internal/cmd/internal/version"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/homeformat"
 	"nexus.internal/protocol/proctree"
 	"nexus.internal/protocol/schema"
 )
-
-// linked is the version, where the linker sets it (make build).
-var linked string
 
 // processors are those of this process. Only main limits them.
 var processors tool.Processors
@@ -92,7 +91,7 @@ func runAgent(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 		fmt.Fprintf(errs, "nexus-child: %v\nTry nexus-child --help.\n", err)
 		return 2
 	case f.version:
-		_, err := fmt.Fprintf(stdout, "nexus-child version %s, child protocol version %d\n", version.Of(linked), protocol.Version)
+		_, err := fmt.Fprintf(stdout, "nexus-child version %s, child protocol version %d\n", version.Of(), protocol.Version)
 		return printError(errs, "version", err)
 	}
 	log := errs.Logger(f.logLevel).Named("child")
@@ -111,7 +110,12 @@ func runAgent(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 	}
 	defer a.close()
 	a.options.Ending = lastResort
-	if err := child.Serve(ctx, stdin, stdout, a.options); err != nil {
+	err = child.Serve(ctx, stdin, stdout, a.options)
+	if errors.Is(err, foreign.ErrEnded) {
+		fmt.Fprintf(errs, "nexus-child: %v\n", err)
+		return protocol.ExitProgram
+	}
+	if err != nil {
 		log.Warn("stopped serving", zap.Error(err))
 		return 1
 	}
@@ -134,9 +138,11 @@ func unstarted(err error) int {
 		return protocol.ExitSessionInUse
 	case journal.Unreadable(err):
 		return protocol.ExitSessionDamaged
-	default:
-		return 2
 	}
+	if _, newer := errors.AsType[*homeformat.NewerError](err); newer {
+		return protocol.ExitHomeNewer
+	}
+	return 2
 }
 
 // lastResort ends the process, whatever still waits in it: a disk that hangs

@@ -147,6 +147,7 @@ func TestRefusalsBeforeReady(t *testing.T) {
 		{"an unknown flag", []string{"--nonsense"}, "unknown flag: --nonsense"},
 		{"a stray argument", []string{"serve"}, `unexpected argument "serve"`},
 		{"a misspelt word", []string{"rcp"}, `unexpected argument "rcp": did you mean nexus-child rpc?`},
+		{"a word behind a flag", []string{"--ascii", "rpc"}, `unexpected argument "rpc": it comes first, before all flags`},
 		{"help about a misspelt word", []string{"rcp", "--help"}, `unexpected argument "rcp": did you mean nexus-child rpc?`},
 		{"a misspelt flag", []string{"--presett", "x"}, `unknown flag: --presett: did you mean --preset?`},
 		{"an unknown session", []string{"--continue", "nobody"}, `continue "nobody": no such session`},

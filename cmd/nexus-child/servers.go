@@ -21,14 +21,19 @@ type servers struct {
 	work *toolenv.Env
 }
 
-// newServers reads which servers there are. The keys have been taken out of the
+// newServers reads which servers there are, if any are wanted: a program of another make has its own. The keys have been taken out of the
 // environment by then, so that no server can be given one.
-func newServers(home, cwd string, images *images.Store, log *zap.Logger) (*servers, error) {
-	list, err := mcp.Load(mcp.Files{
-		Personal: filepath.Join(home, "mcp.json"), Project: filepath.Join(cwd, ".nexus3", "mcp.json"), Environ: os.Environ(),
-	})
-	if err != nil {
-		return nil, err
+func newServers(home, cwd string, images *images.Store, wanted bool, log *zap.Logger) *servers {
+	var list []mcp.Server
+	if wanted {
+		list = mcp.Load(mcp.Files{
+			Personal: filepath.Join(home, "mcp.json"), Project: filepath.Join(cwd, ".nexus3", "mcp.json"), Environ: os.Environ(),
+		})
+	}
+	for _, s := range list {
+		if s.Problem != "" {
+			log.Warn("an MCP server cannot be used", zap.String("server", s.Name), zap.String("error", s.Problem))
+		}
 	}
 	s := &servers{}
 	s.Manager = mcp.New(mcp.Options{
@@ -38,7 +43,7 @@ func newServers(home, cwd string, images *images.Store, log *zap.Logger) (*serve
 		}),
 		Environment: s, Images: images, Log: log,
 	})
-	return s, nil
+	return s
 }
 
 func (s *servers) Permit(server mcp.Server) error { return s.work.MayUse(server.ToolPrefix()) }

@@ -70,7 +70,7 @@ func TestAForeignFileIsNotBegunAnew(t *testing.T) {
 // the session's file, it does.
 func TestDirectoriesInPlaceOfFiles(t *testing.T) {
 	for name, want := range map[string]int{
-		"NEXUS.md": 2, "mcp.json": 2, "config.json": 2, "sessions/a.jsonl": protocol.ExitSessionDamaged,
+		"NEXUS.md": 2, "config.json": 2, "sessions/a.jsonl": protocol.ExitSessionDamaged,
 	} {
 		home := t.TempDir()
 		if err := os.MkdirAll(filepath.Join(home, name), 0o700); err != nil {

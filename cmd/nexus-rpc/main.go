@@ -13,20 +13,21 @@ import (
 	"nexus.internal/cmd/internal/version"
 )
 
-// linked is the version, where the linker sets it (make build).
-var linked string
-
 func main() {
 	// net/http writes there what a service says that nobody asked for: that is in no log.
 	log.SetOutput(io.Discard)
-	app := cli.New(cli.Options{
+	os.Exit(program().Run(context.Background(), os.Args[1:]))
+}
+
+// program is the command line of nexus-rpc.
+func program() *cli.App {
+	return cli.New(cli.Options{
 		Name:    "nexus-rpc",
 		Summary: "Calls a nexus server",
-		Version: version.Of(linked),
+		Version: version.Of(),
 		Environ: os.Environ(),
 		Stdin:   os.Stdin,
 		Stdout:  os.Stdout,
 		Stderr:  os.Stderr,
 	})
-	os.Exit(app.Run(context.Background(), os.Args[1:]))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 
 	"nexus.internal/bridge/agents"
@@ -52,7 +53,7 @@ type accounts interface {
 // are at fault, a *sessions.Error where the agent's limits, or those of one above it, cannot
 // be read, and a *agents.MissingDirError where its directory is gone.
 func (a *admission) Admit(s supervisor.Spec, own *api.Limits) (supervisor.Spec, error) {
-	if err := errors.Join(checkParams(s), a.checkModel(s), a.mayReturn(s)); err != nil {
+	if err := errors.Join(checkParams(s), a.checkModel(s), a.checkProgram(s), a.mayReturn(s)); err != nil {
 		return supervisor.Spec{}, err
 	}
 	limits, err := a.limits(s, own)
@@ -72,6 +73,37 @@ func (a *admission) Admit(s supervisor.Spec, own *api.Limits) (supervisor.Spec, 
 	return s, nil
 }
 
+// Kinds implements [agents.Admission].
+func (a *admission) Kinds() map[string]agents.Kind {
+	kinds := map[string]agents.Kind{}
+	for name, k := range a.config.settings().cfg.Kinds {
+		kind := agents.Kind{Program: k.Program(name), Env: k.Env, Agents: k.Agents}
+		if len(k.Command) > 0 {
+			kind.Path, _ = exec.LookPath(k.Command[0]) // "" where it is not found
+		}
+		kinds[name] = kind
+	}
+	return kinds
+}
+
+// checkProgram finds what is wrong with the program of an agent of another make that only this machine
+// can tell.
+func (a *admission) checkProgram(s supervisor.Spec) error {
+	if s.Program == nil || !s.Fresh {
+		return nil
+	}
+	if _, err := exec.LookPath(s.Program.Command[0]); err != nil {
+		return api.Invalid("command", "there is no program %s: install it, or name it by its path", s.Program.Command[0])
+	}
+	if s.Program.Models == "" {
+		return nil
+	}
+	if _, err := a.config.settings().cfg.Models.Provider(s.Program.Models); err != nil {
+		return api.Invalid("models", "%v", err)
+	}
+	return nil
+}
+
 // checkParams finds what only the machine can tell.
 func checkParams(s supervisor.Spec) error {
 	if len(protocol.Value(s.SystemPrompt)) > maxSystemPrompt {
@@ -88,6 +120,9 @@ func checkParams(s supervisor.Spec) error {
 // checkModel finds a model or a provider that the child could not choose. No project's
 // file adds to what the server knows of them (SPEC §4.3).
 func (a *admission) checkModel(s supervisor.Spec) error {
+	if s.Program != nil { // its models are the program's to know
+		return nil
+	}
 	if model := protocol.Value(s.Settings.FallbackModel); model != "" {
 		if _, err := a.config.settings().cfg.Models.Choose(config.Wish{Model: model}); err != nil {
 			return api.Invalid("settings.fallback_model", "%v", err)

@@ -21,6 +21,7 @@ import (
 	"nexus.internal/cmd/internal/backup"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/homeformat"
 	"nexus.internal/protocol/safefile"
 )
 
@@ -64,6 +65,9 @@ func saveHome(ctx context.Context, app *cli.App, path string, o backup.Options) 
 		return cli.Usage("FILE must be a file, and a backup is not written to stdout: ./- is a file of that name")
 	}
 	home, err := app.Home()
+	if err == nil {
+		err = homeformat.Check(home)
+	}
 	if err != nil {
 		return err
 	}

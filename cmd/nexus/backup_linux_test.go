@@ -68,7 +68,8 @@ func TestHomesOfOneOrigin(t *testing.T) {
 	// The key file in the copy is that of the first server: a verb for the home of
 	// the copy is not for that server.
 	_, port, _ := strings.Cut(strings.TrimPrefix(s.url, "http://"), ":")
-	if said := nexus(true, "shutdown", "--home", duplicate, "--port", port); !strings.Contains(said, "the server on port "+port+" is not that of "+duplicate) {
+	if said := nexus(true, "shutdown", "--home", duplicate, "--port", port); !strings.Contains(said,
+		"the server on port "+port+" is not that of "+duplicate+", which has none: start one on a free port with nexus serve 0 --home "+duplicate+"; or ") {
 		t.Errorf("shutdown by the copy: %s", said)
 	}
 	remembers(duplicate)

@@ -33,6 +33,7 @@ const parroted = "canary-service-6b1d"
 // could see one, while the service that it is for says it back at every
 // occasion.
 func TestNoCredentials(t *testing.T) {
+	t.Parallel()
 	vendor := newVendor(t)
 	s := startServer(t, vendor)
 	events := s.follow("spy")
@@ -112,6 +113,7 @@ func TestNoCredentials(t *testing.T) {
 
 // TestKilledAgentLeavesItsModel kills a child in the middle of an answer.
 func TestKilledAgentLeavesItsModel(t *testing.T) {
+	t.Parallel()
 	vendor := newVendor(t)
 	s := startServer(t, vendor)
 	sent := make(chan string)
@@ -133,6 +135,7 @@ func TestKilledAgentLeavesItsModel(t *testing.T) {
 
 // TestBudgetEnds spends what create_agent gave, also over a restart.
 func TestBudgetEnds(t *testing.T) {
+	t.Parallel()
 	vendor := newVendor(t)
 	s := startServer(t, vendor)
 	s.call("/", "create_agent", `{"agent_id":"poor","limits":{"tokens":100}}`)

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,9 +74,8 @@ func (o chaosOptions) long() time.Duration { return time.Duration(o.minutes * fl
 func (o chaosOptions) diskDir() string { return filepath.Join(o.dir, "disk") }
 
 func runChaos(ctx context.Context, app *cli.App, o chaosOptions) (err error) {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := cli.InterruptibleOnce(ctx)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second one ends the process at once
 	if o.mount {
 		return attack(ctx, app, o, chaos.Mount(o.diskDir(), o.agents, o.long(), o.again("--disk")))
 	}

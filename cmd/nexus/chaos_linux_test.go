@@ -80,6 +80,7 @@ func beginChaos(t *testing.T, uid int) (cmd *exec.Cmd, out *bytes.Buffer, dir st
 
 // An attack that is interrupted before it came to anything promises nothing.
 func TestChaosInterrupted(t *testing.T) {
+	t.Parallel()
 	cmd, out, _ := beginChaos(t, os.Geteuid())
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
@@ -96,6 +97,7 @@ func TestChaosInterrupted(t *testing.T) {
 // Nothing goes on when the command is killed: neither its later stages, which
 // are in namespaces of their own, nor a server and its agents.
 func TestChaosKilled(t *testing.T) {
+	t.Parallel()
 	for name, uid := range users() {
 		t.Run(name, func(t *testing.T) {
 			cmd, _, dir := beginChaos(t, uid)
@@ -146,6 +148,7 @@ func TestChaosServerDies(t *testing.T) {
 }
 
 func TestChaosUsage(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"--minutes", "0"}, {"--agents", "1"}, {"--seed", "x"}, {"more"}, {"--port", "7"}, {"--home", "/"}, {"--json"}, {"--api-key", "k"}} {
 		cmd := exec.Command(filepath.Join(programs, "nexus"), append([]string{"chaos"}, args...)...)
 		out, err := cmd.CombinedOutput()

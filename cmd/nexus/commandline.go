@@ -74,7 +74,16 @@ func (c *childFlags) Command(s supervisor.Spec, again bool) (stdio.Command, erro
 		if err != nil {
 			return stdio.Command{}, err
 		}
+		program := flag{}
+		if s.Program != nil && s.Fresh { // a saved session says it itself
+			text, err := json.Marshal(s.Program)
+			if err != nil {
+				return stdio.Command{}, fmt.Errorf("encode the program: %w", err)
+			}
+			program = flag{"program", string(text)}
+		}
 		become.Args = append(become.Args, flags(
+			program,
 			permissions,
 			settings,
 			flag{"cwd", s.Cwd},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -47,20 +48,23 @@ func configCommand(app *cli.App) *cobra.Command {
 	return cmd
 }
 
-// checkConfig checks the file at path, or that of the home where path is "".
+// checkConfig checks the file at path, or where path is "" the files of the home.
 func checkConfig(app *cli.App, path string) error {
 	cfg, err := app.LoadConfig(path)
 	if err == nil {
 		_, err = settingsOf(cfg, serveOptions{}, app.Environ)
 	}
-	if err == nil && path == "" {
-		err = mcpfile.Check(cfg.Home.Path("mcp.json"))
-	}
 	all := allErrors(err, app.Environ)
-	if app.Structured() {
-		return errors.Join(err, app.PrintValue(checkedOf(cfg, err, all)))
+	servers := ""
+	if home, failed := app.Home(); failed == nil && path == "" {
+		servers = filepath.Join(home, "mcp.json")
+		all = append(all, allErrors(mcpfile.Check(servers), app.Environ)...)
 	}
-	if err != nil {
+	if app.Structured() {
+		checked := checkedOf(cfg, all)
+		return errors.Join(errors.Join(all[:min(1, len(all))]...), app.PrintValue(checked))
+	}
+	if len(all) > 0 {
 		return errors.Join(all...)
 	}
 	for _, warning := range cfg.Warnings() {
@@ -69,10 +73,8 @@ func checkConfig(app *cli.App, path string) error {
 		}
 	}
 	files := cfg.Files
-	if servers := cfg.Home.Path("mcp.json"); path == "" {
-		if _, err := os.Stat(servers); err == nil {
-			files = append(files, servers)
-		}
+	if _, err := os.Stat(servers); err == nil {
+		files = append(files, servers)
 	}
 	if len(files) == 0 {
 		return app.Printf("no config.json: everything is as it is built in\n")
@@ -88,46 +90,68 @@ func checkConfig(app *cli.App, path string) error {
 // maxConfigErrors is how many errors of a file are told.
 const maxConfigErrors = 100
 
-// allErrors are err, the first error of a configuration that is found, and those that its file has besides,
-// in their order there: each is found once the member of the one before is gone. Of a list, the first is told.
+// allErrors are err, the first error of a file that is found, and those that the file has besides, in their
+// order there: each is found once the member of the one before is gone. Of the elements of a list, the first is told.
 func allErrors(err error, environ []string) (all []error) {
 	if err == nil {
 		return nil
 	}
 	all = []error{err}
-	place, ok := errors.AsType[*config.FileError](err)
-	if !ok {
-		return all
-	}
-	data, failed := os.ReadFile(place.Path)
+	first, err := placeOf(err)
+	data, again, failed := reread(first, err, environ)
 	if failed != nil {
-		return all
+		return all // it cannot be read, which is the error
 	}
-	gone := map[string]bool{} // members that were taken out: that they are missing is no error of the file's
+	var gone []string // members that were taken out: that they are missing is no error of the file's
+	follows := func(member string) bool {
+		return slices.ContainsFunc(gone, func(one string) bool { return one == member || member != "" && strings.HasPrefix(one, member+".") })
+	}
 	for len(all) < maxConfigErrors {
-		if wrong, ok := errors.AsType[*strict.Error](place.Err); ok {
-			gone[wrong.Path] = true
+		if wrong, ok := errors.AsType[*strict.Error](err); ok {
+			gone = append(gone, wrong.Path)
 		}
-		if data, ok = strict.Without(data, place.Err); !ok {
+		left, ok := strict.Without(data, err)
+		if !ok {
 			break
 		}
-		cfg, next := config.LoadText(place.Path, data, environ)
-		if next == nil {
-			_, next = settingsOf(cfg, serveOptions{}, environ)
-		}
-		if place, ok = errors.AsType[*config.FileError](next); !ok {
+		data = left
+		next := again(data)
+		place, cause := placeOf(next)
+		if place.Line == 0 {
 			break
 		}
-		if wrong, ok := errors.AsType[*strict.Error](next); !ok || !gone[wrong.Path] {
+		if err = cause; !follows(place.Member) {
 			all = append(all, next)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b error) int {
-		_, one := placeOf(a)
-		_, other := placeOf(b)
+		one, _ := placeOf(a)
+		other, _ := placeOf(b)
 		return cmp.Or(cmp.Compare(one.Line, other.Line), cmp.Compare(one.Column, other.Column))
 	})
 	return all
+}
+
+// reread is what the file of an error holds, as JSON, and the check of another text in its place.
+func reread(e configError, err error, environ []string) (data []byte, check func([]byte) error, failed error) {
+	if e.mcp {
+		data, failed = os.ReadFile(e.File)
+		return data, func(data []byte) error {
+			_, err := mcpfile.Parse(e.File, data, false)
+			return err
+		}, failed
+	}
+	if e.File == "" {
+		return nil, nil, err
+	}
+	data, failed = config.ReadText(e.File)
+	return data, func(data []byte) error {
+		cfg, err := config.LoadText(e.File, data, environ)
+		if err == nil {
+			_, err = settingsOf(cfg, serveOptions{}, environ)
+		}
+		return err
+	}, failed
 }
 
 // checked is what config check prints with --json.
@@ -143,39 +167,48 @@ type checked struct {
 // column counts bytes; both are missing for an error about no place in the file.
 type configError struct {
 	Message string `json:"message"`
+	File    string `json:"file,omitzero"`
 	Line    int    `json:"line,omitzero"`
 	Column  int    `json:"column,omitzero"`
+	Member  string `json:"member,omitzero"` // as in providers.local.models[0].id
+
+	mcp bool // the file is mcp.json
 }
 
-// checkedOf is what was found: err with all errors, or warnings about cfg, which is nil if it could not
-// be read.
-func checkedOf(cfg *config.Config, err error, all []error) checked {
-	c := checked{OK: err == nil, Warnings: []string{}, Errors: []configError{}}
+// checkedOf is what was found: all errors, or warnings about cfg, which is nil if it could not be read.
+func checkedOf(cfg *config.Config, all []error) checked {
+	c := checked{OK: len(all) == 0, Warnings: []string{}, Errors: []configError{}}
 	for _, one := range all {
-		_, place := placeOf(one)
+		place, _ := placeOf(one)
 		c.Errors = append(c.Errors, place)
 	}
 	if cfg != nil && len(cfg.Files) > 0 {
 		c.File = &cfg.Files[0]
 	}
-	if err == nil {
+	if c.OK {
 		c.Warnings = append(c.Warnings, cfg.Warnings()...)
 		return c
 	}
-	file, first := placeOf(all[0])
-	if c.Error = &first; file != "" {
-		c.File = &file
+	if c.Error = &c.Errors[0]; c.Error.File != "" {
+		c.File = &c.Error.File
 	}
 	return c
 }
 
-// placeOf is an error with its place, and its file; "" for none.
-func placeOf(err error) (file string, e configError) {
+// placeOf is an error with its place, and the error without it; the zero value for nil.
+func placeOf(err error) (e configError, cause error) {
+	if err == nil {
+		return e, nil
+	}
+	cause = err
 	if place, ok := errors.AsType[*config.FileError](err); ok {
-		return place.Path, configError{place.Err.Error(), place.Line, place.Column}
+		cause, e = place.Err, configError{File: place.Path, Line: place.Line, Column: place.Column}
+	} else if place, ok := errors.AsType[*mcpfile.Error](err); ok {
+		cause, e = place.Err, configError{File: place.Path, Line: place.Line, Column: place.Column, mcp: true}
 	}
-	if place, ok := errors.AsType[*mcpfile.Error](err); ok {
-		return place.Path, configError{place.Err.Error(), place.Line, place.Column}
+	if wrong, ok := errors.AsType[*strict.Error](cause); ok {
+		e.Member = wrong.Path
 	}
-	return "", configError{Message: err.Error()}
+	e.Message = cause.Error()
+	return e, cause
 }

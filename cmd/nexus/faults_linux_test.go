@@ -219,6 +219,7 @@ func (f *faulty) asNobody(do func(pid int) error) {
 // from the server, and is nobody else's matter. Once it is mended, the same
 // request succeeds.
 func TestServerFaults(t *testing.T) {
+	t.Parallel()
 	f := newFaulty(t, nil)
 	f.well() // what is made once
 	for _, c := range []struct {
@@ -312,6 +313,7 @@ func foreignELF(t *testing.T) string {
 // A server whose user may have no more processes may have no more threads
 // either, and goes on with those that it has.
 func TestNoThreads(t *testing.T) {
+	t.Parallel()
 	f := newFaulty(t, nil)
 	heal := f.limit(unix.RLIMIT_NPROC, 0)
 	var asking sync.WaitGroup

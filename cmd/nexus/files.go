@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 
@@ -10,8 +11,10 @@ import (
 	"nexus.internal/bridge/logfile"
 	"nexus.internal/bridge/replay"
 	"nexus.internal/bridge/sessions"
+	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/cmd/internal/sessionlog"
+	"nexus.internal/protocol/homeformat"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/store"
 )
@@ -25,10 +28,10 @@ type files struct {
 	logs       *sessionlog.Archive // nil if sessions are not logged
 }
 
-// openFiles opens them for the server on that port, or none of them. The caller holds
+// openFiles opens them for the server on that port, or none of them; but for the logs. The caller holds
 // the home.
-func openFiles(cfg *config.Config, port int, o serveOptions, log *zap.Logger) (_ *files, err error) {
-	f := &files{}
+func openFiles(cfg *config.Config, port int, o serveOptions, logs *sessionlog.Archive, log *zap.Logger) (_ *files, err error) {
+	f := &files{logs: logs}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, f.close())
@@ -45,23 +48,15 @@ func openFiles(cfg *config.Config, port int, o serveOptions, log *zap.Logger) (_
 			return nil, err
 		}
 	}
-	if logs := o.sessionLogs(cfg); logs.Sessions {
-		if f.logs, err = sessionlog.Create(logs.Dir); err != nil {
-			return nil, err
-		}
-	}
 	f.audit, err = logfile.OpenTiers(cfg.Home.Path("audit.jsonl"), logfile.Options{Durable: o.durability != "os"})
 	return f, err
 }
 
-// close closes those that are open.
+// close closes those that are open, but for the logs.
 func (f *files) close() error {
 	var errs []error
 	if f.profiles != nil {
 		f.profiles.close()
-	}
-	if f.logs != nil {
-		errs = append(errs, f.logs.Close())
 	}
 	if f.audit != nil {
 		errs = append(errs, f.audit.Close())
@@ -73,6 +68,48 @@ func (f *files) close() error {
 		errs = append(errs, f.keys.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// claimHome claims the home for the server on that port. The logs of sessions, nil if none are logged, are opened
+// before what temporary agents of a killed server left is removed. The home then says its format, which
+// version of nexus wrote.
+func claimHome(ctx context.Context, cfg *config.Config, port int, version string, o serveOptions, log *zap.Logger) (held *cli.HomeLock, logs *sessionlog.Archive, err error) {
+	held, err = cli.LockHome(string(cfg.Home), port, func() (err error) {
+		logs, err = openLogs(ctx, cfg, o, log)
+		return err
+	})
+	if err != nil {
+		return nil, nil, errors.Join(err, closeLogs(logs))
+	}
+	if err := homeformat.Mark(string(cfg.Home), version); err != nil { // on a full disk: the next start does it
+		log.Warn("the home is used without a note of its format", zap.Error(err))
+	}
+	return held, logs, nil
+}
+
+func closeLogs(logs *sessionlog.Archive) error {
+	if logs == nil {
+		return nil
+	}
+	return logs.Close()
+}
+
+// openLogs opens the logs of sessions, and adds to them what a killed server of the home did not log; nil if
+// sessions are not logged.
+func openLogs(ctx context.Context, cfg *config.Config, o serveOptions, log *zap.Logger) (*sessionlog.Archive, error) {
+	logs := o.sessionLogs(cfg)
+	if !logs.Sessions {
+		return nil, nil
+	}
+	archive, err := sessionlog.Create(logs.Dir)
+	if err != nil {
+		return nil, err
+	}
+	home := string(cfg.Home)
+	if err := archive.CatchUp(ctx, home, sessions.New(home, nil)); err != nil { // on a full disk, say
+		log.Warn("what a killed server did not log may be missing in the session logs", zap.Error(err))
+	}
+	return archive, nil
 }
 
 // sessionLogs says whether and where sessions are logged, by the configuration and the flags.

@@ -23,6 +23,7 @@ const inNamespace = "NEXUS_TEST_IN_NAMESPACE"
 // The disk of the home fills up: what cannot be saved is told, nothing that was
 // answered before is lost, and with room again all goes on.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 && os.Getenv(inNamespace) == "" {
 		asRootOfItsOwn(t)
 		return

@@ -22,6 +22,7 @@ import (
 // What a server starts does not hold the server's home: neither a child, nor
 // what a child has left behind, in whatever session.
 func TestNobodyInheritsTheHome(t *testing.T) {
+	t.Parallel()
 	s := newLive(t, nil)
 	lock := filepath.Join(s.home, "run", "lock")
 	kept := filepath.Join(s.cwd, "pid")
@@ -80,6 +81,7 @@ func holds(t *testing.T, pid int, path string) bool {
 // A server whose home was renamed, or whose lock was taken away, is not ready, and
 // ends as any other.
 func TestHomeTakenAway(t *testing.T) {
+	t.Parallel()
 	for name, spoil := range map[string]func(home string) error{
 		"renamed":    func(home string) error { return os.Rename(home, home+".old") },
 		"lock moved": func(home string) error { return os.Rename(filepath.Join(home, "run", "lock"), home+".lock") },
@@ -115,6 +117,7 @@ func TestHomeTakenAway(t *testing.T) {
 // A server makes nothing in the place of its home that was renamed, and says of no change
 // that it is saved; once the home is back, it and the next server have what was there.
 func TestHomeIsRenamedBack(t *testing.T) {
+	t.Parallel()
 	s := newLive(t, nil)
 	s.call("/", "create_agent", `{"agent_id":"a"}`)
 	s.send("a", "hello")
@@ -182,6 +185,7 @@ func TestPlantedInTheHome(t *testing.T) {
 	} {
 		for kind, plant := range planted {
 			t.Run(file+" is a "+kind, func(t *testing.T) {
+				t.Parallel()
 				home := filepath.Join(t.TempDir(), "home")
 				path := filepath.Join(home, file)
 				victim := path + ".victim"
@@ -219,6 +223,7 @@ func TestPlantedInTheHome(t *testing.T) {
 // An agent whose limits cannot be read does not start, which is told with a way out, and
 // nobody else waits for that. It could use as much again after every crash of a machine.
 func TestUnreadableUsage(t *testing.T) {
+	t.Parallel()
 	things := map[string]func(path string) error{
 		"torn": func(path string) error { return os.WriteFile(path, []byte(`{"limits":{"tok`), 0o600) },
 		"none of ours": func(path string) error {
@@ -277,6 +282,7 @@ func TestUnreadableUsage(t *testing.T) {
 
 // A temporary agent has limits also where there has been none yet.
 func TestTemporaryAgentWithLimits(t *testing.T) {
+	t.Parallel()
 	s := newLive(t, nil)
 	for range 2 {
 		answer := s.call("/", "create_agent", `{"agent_id":".a","limits":{"tokens":1000}}`)
@@ -292,6 +298,7 @@ func TestTemporaryAgentWithLimits(t *testing.T) {
 // A session whose directory was removed came back wherever it was told, and could reach all
 // that is there.
 func TestRemovedDirectory(t *testing.T) {
+	t.Parallel()
 	s := newLive(t, nil)
 	cwd := filepath.Join(s.cwd, "work")
 	mkdir := func() {

@@ -51,5 +51,10 @@ func writeSample(app *cli.App, force bool) error {
 	if err := safefile.Replace(path, sampleConfig, true); err != nil {
 		return err
 	}
+	if app.Structured() {
+		return app.PrintValue(struct {
+			File string `json:"file"`
+		}{path})
+	}
 	return app.Printf("wrote %s: nexus config check says what is wrong with it, once you have changed it\n", path)
 }

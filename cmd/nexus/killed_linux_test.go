@@ -14,6 +14,7 @@ import (
 // A test process that is killed, as by go test's -timeout, leaves nothing behind: neither
 // a server nor a shell that waits for one.
 func TestKilledTestLeavesNothing(t *testing.T) {
+	t.Parallel()
 	const inner = "NEXUS_TEST_KILLED"
 	if os.Getenv(inner) != "" {
 		script := exec.Command("sh", "-c", programs+`/nexus serve 0 --home "$0" & while :; do sleep 1; done`, os.Getenv(inner))

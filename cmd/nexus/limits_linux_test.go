@@ -20,7 +20,7 @@ var hogs = []struct {
 }{
 	{
 		"memory", `{"memory_bytes":157286400}`,
-		`run a=$(head -c 4000000 /dev/zero | tr '\0' x); n=0; while [ $n -lt 150 ]; do b=$b$a; n=$((n+1)); sleep 0.02; done; sleep 20`,
+		`run a=$(head -c 4000000 /dev/zero | tr '\0' x); n=0; while [ $n -lt 6 ]; do a=$a$a; n=$((n+1)); done; sleep 20`,
 		"memory limit 150 MiB",
 	},
 	{
@@ -87,6 +87,7 @@ func TestLimitsOfAgents(t *testing.T) {
 // A limit of files makes calls fail, one of turns ends them, and both are the
 // agent's own again when a later server restores it.
 func TestLimitsAreKept(t *testing.T) {
+	t.Parallel()
 	s := newLive(t, nil)
 	s.create("small", `{"open_files":100,"turn_s":1}`)
 	if answer := s.send("small", "run ulimit -n"); !strings.Contains(gjson.Get(answer, "result.content").Str, "100") {
@@ -111,6 +112,7 @@ func TestLimitsAreKept(t *testing.T) {
 
 // Limits that are too low for any agent are an error with their name.
 func TestLimitsTooLow(t *testing.T) {
+	t.Parallel()
 	s := newLive(t, func(cmd *exec.Cmd) { cmd.Args = append(cmd.Args, "--child", plainChild(t)) })
 	for _, id := range []string{"a", ".a"} { // nothing of one that failed holds for the next
 		for _, row := range [][2]string{

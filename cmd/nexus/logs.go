@@ -30,7 +30,7 @@ func logsCommand(app *cli.App) *cobra.Command {
 	v := &logsVerb{app: app}
 	cmd := &cobra.Command{
 		Use:   "logs VERB",
-		Short: "List, show, search and remove the logs of sessions",
+		Short: "List, show, search and clean the logs of sessions",
 		Long: "The logs of sessions, which nexus serve --log-dir DIR, or logs of the configuration, lets the server write:\n" +
 			"also of agents that were destroyed. No server is needed, and one may write meanwhile.",
 		Args: cli.VerbsOnly,
@@ -47,6 +47,8 @@ func (v *logsVerb) filter(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&v.Agent, "agent", "", "only sessions of this agent")
 	cmd.Flags().StringVar(&v.Type, "type", "", "only sessions of this type: "+strings.Join(sessionlog.Types, ", "))
 	cmd.Flags().StringVar(&v.Status, "status", "", "only sessions with this status: "+strings.Join(sessionlog.Statuses, ", "))
+	cli.OneOf(cmd, "type", sessionlog.Types)
+	cli.OneOf(cmd, "status", sessionlog.Statuses)
 }
 
 // with opens the archive, in which the status of each session is that of now, for do.
@@ -194,7 +196,7 @@ func (v *logsVerb) searchCommand() *cobra.Command {
 		},
 	}
 	v.filter(cmd)
-	cmd.Flags().Uint16Var(&limit, "limit", maxFound, "at most this many entries")
+	cmd.Flags().Uint16Var(&limit, "limit", maxFound, "at most this many entries (0: all)")
 	return cmd
 }
 

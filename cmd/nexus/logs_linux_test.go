@@ -42,6 +42,7 @@ func loggedOf(logs, agent string) (said []string, status string, err error) {
 // A server that is killed in the midst of its work leaves logs that can be read, and the next one
 // goes on with them: nothing is logged twice, nothing is missing.
 func TestLogsAfterKill(t *testing.T) {
+	t.Parallel()
 	logs := filepath.Join(t.TempDir(), "logs")
 	s := newLive(t, func(cmd *exec.Cmd) { cmd.Args = append(cmd.Args, "--log-dir", logs, "--raw-log") })
 	var want []string
@@ -67,33 +68,47 @@ func TestLogsAfterKill(t *testing.T) {
 			return 0, nil
 		})
 		cut := make(chan error)
-		go func() {
-			_, _, err := request(http.MethodPost, s.url+"/agent/w", http.Header{"Authorization": {"Bearer " + s.key}},
-				`{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"count to 4000"}}`)
-			cut <- err
-		}()
-		eventually(t, "a turn runs", func() (int, error) { return 0, s.busy("w") })
+		for _, agent := range []string{".t", "w"} { // the last one that was used is kept
+			go func() {
+				_, _, err := request(http.MethodPost, s.url+"/agent/"+agent, http.Header{"Authorization": {"Bearer " + s.key}},
+					`{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"count to 4000"}}`)
+				cut <- err
+			}()
+			eventually(t, "a turn runs", func() (int, error) { return 0, s.busy(agent) })
+		}
 		want = append(want, "count to 4000")
-		eventually(t, "it has said something", func() (int, error) {
-			text, err := os.ReadFile(filepath.Join(s.home, "sessions", "w.jsonl"))
-			if err == nil && strings.Count(string(text), "count to 4000") <= round {
-				err = errors.New("nothing yet")
-			}
-			return 0, err
-		})
+		for path, before := range map[string]int{"sessions/w.jsonl": round, "run/temp/.t.jsonl": 0} {
+			eventually(t, "it has said something", func() (int, error) {
+				text, err := os.ReadFile(filepath.Join(s.home, path))
+				if err == nil && strings.Count(string(text), "count to 4000") <= before {
+					err = errors.New("nothing yet")
+				}
+				return 0, err
+			})
+		}
 		if err := s.cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		_ = s.cmd.Wait() // it was killed
-		if err := <-cut; err == nil {
-			t.Fatal("the turn ended before the server did")
+		for range 2 {
+			if err := <-cut; err == nil {
+				t.Fatal("a turn ended before the server did")
+			}
 		}
 		if _, _, err := loggedOf(logs, "w"); err != nil {
 			t.Fatalf("after a kill: %v", err)
 		}
+		if round%2 == 1 { // without a server, nexus logs adds what it finds
+			out, err := exec.Command(filepath.Join(programs, "nexus"), "logs", "show", "w", "--home", s.home, "--log-dir", logs).CombinedOutput()
+			if err != nil || strings.Count(string(out), "    count to 4000\n") != round+1 {
+				t.Errorf("logs show after a kill: %v, %s", err, out)
+			}
+		}
 		s.again()
-		if _, status, err := loggedOf(logs, ".t"); err != nil || status != "orphaned" {
-			t.Errorf("a temporary agent of a killed server is %s, %v", status, err)
+		// What it was asked last was lost: its session was removed before it was read.
+		said, status, err := loggedOf(logs, ".t")
+		if diff := cmp.Diff([]string{"remember me", "count to 4000"}, said); err != nil || status != "orphaned" || diff != "" {
+			t.Errorf("a temporary agent of a killed server is %s, %v, what was said (-want +got):\n%s", status, err, diff)
 		}
 	}
 	s.send("w", "the end")
@@ -124,6 +139,7 @@ func TestLogsAfterKill(t *testing.T) {
 // A full disk of the logs is told, keeps no agent from its work, and what was not logged is
 // logged once there is room: also of an agent that is gone by then.
 func TestLogsOnFullDisk(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 && os.Getenv(inNamespace) == "" {
 		asRootOfItsOwn(t)
 		return

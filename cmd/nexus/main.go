@@ -10,14 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nexus.internal/cmd/internal/acpserve"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/mcpserve"
 	"nexus.internal/cmd/internal/version"
 	"nexus.internal/cmd/internal/yamlcheck"
 )
-
-// linked is the version, where the linker sets it (make build).
-var linked string
 
 // init keeps main on the first thread: see proctree.ExecWithCoarseTimers.
 func init() { runtime.LockOSThread() }
@@ -25,10 +23,15 @@ func init() { runtime.LockOSThread() }
 func main() {
 	// net/http writes there what a service says that nobody asked for: that is in no log.
 	log.SetOutput(io.Discard)
+	os.Exit(program().Run(context.Background(), flagAsVerb(os.Args[1:])))
+}
+
+// program is the command line of nexus.
+func program() *cli.App {
 	app := cli.New(cli.Options{
 		Name:    "nexus",
 		Summary: "Runs AI agents, each in its own process",
-		Version: version.Of(linked),
+		Version: version.Of(),
 		Environ: os.Environ(),
 		Stdin:   os.Stdin,
 		Stdout:  os.Stdout,
@@ -42,11 +45,13 @@ func main() {
 	app.Add(doctorCommand(app))
 	app.Add(logsCommand(app))
 	app.Add(topCommand(app))
+	app.Add(probeCommand(app))
 	app.Add(mcpserve.Command(app))
+	app.Add(acpserve.Command(app))
 	app.Add(yamlcheck.Command(os.Stdout))
 	addBackup(app)
 	addChaos(app)
-	os.Exit(app.Run(context.Background(), flagAsVerb(os.Args[1:])))
+	return app
 }
 
 // flagAsVerb turns the older spelling, nexus --serve [PORT], into the verb, and --connect URL into
@@ -56,7 +61,7 @@ func flagAsVerb(args []string) []string {
 		return append([]string{"serve"}, args[1:]...)
 	}
 	for i, arg := range args {
-		if arg == "--connect" && i+1 < len(args) && strings.HasPrefix(args[i+1], "http") { // its value may be left out
+		if arg == "--connect" && i+1 < len(args) && strings.Contains(args[i+1], ":") { // its value may be left out
 			return append(append(args[:i:i], arg+"="+args[i+1]), args[i+2:]...)
 		}
 	}

@@ -29,6 +29,9 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "ask-socket" {
 		os.Exit(askSocket(os.Args[1], os.Stdout))
 	}
+	if filepath.Base(os.Args[0]) == "chat-agent" {
+		os.Exit(chatAgent(os.Stdin, os.Stdout))
+	}
 	// In a script's background job, and under nohup: what the tests start would inherit it.
 	for _, ignored := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
 		if signal.Ignored(ignored) {

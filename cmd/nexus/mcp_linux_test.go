@@ -96,6 +96,7 @@ func (m *mcpSession) busy(agent string) {
 
 // The agents of a server as tools of MCP, by the official client.
 func TestAgentsAsToolsOfMCP(t *testing.T) {
+	t.Parallel()
 	s := newLive(t, nil)
 	m := newMCP(t, s)
 	tools, err := m.ListTools(t.Context(), nil)
@@ -152,6 +153,7 @@ func TestAgentsAsToolsOfMCP(t *testing.T) {
 
 // A call that the client cancels ends the turn, or the run.
 func TestCancelledCallOfMCP(t *testing.T) {
+	t.Parallel()
 	m := newMCP(t, newLive(t, nil))
 	as[api.CreateAgentResult](m, "create_agent", map[string]any{"agent_id": "a"})
 	long := map[string]any{"agent_id": "a", "content": "count to 100000", "request_id": "long"}
@@ -204,6 +206,7 @@ func TestCancelledCallOfMCP(t *testing.T) {
 
 // A server that is killed fails the calls that it was at; the next one starts a server.
 func TestKilledServerOfMCP(t *testing.T) {
+	t.Parallel()
 	s := newLive(t, nil)
 	m := newMCP(t, s)
 	as[api.CreateAgentResult](m, "create_agent", map[string]any{"agent_id": "a"})

@@ -57,6 +57,7 @@ func (s *countingService) asked() string {
 // What models cost is known and bounded, how turns run is kept, and a service that is down gives
 // way to another one: with the real programs, over both interfaces.
 func TestModelsOfServices(t *testing.T) {
+	t.Parallel()
 	service := newCountingService(t)
 	config := fmt.Sprintf(`{"providers":{
 		"chat":{"type":"openai","base_url":"%[1]s/v1","auth_method":"none","models":[{"id":"m","price":{"input":1000,"output":2000,"cache_read":100}},{"id":"x"}]},

@@ -22,6 +22,7 @@ import (
 // service's, which is in the server's environment and in all that the service says
 // back, nor the façade's.
 func TestObservationKeepsSecrets(t *testing.T) {
+	t.Parallel()
 	vendor := newVendor(t)
 	s := startServer(t, vendor)
 	const (
@@ -89,6 +90,7 @@ func TestObservationKeepsSecrets(t *testing.T) {
 // A key that a client sends in the place of something else stands in no log, audit line
 // or error: neither a good one nor one of another server.
 func TestAttackKeysInTheWrongPlaces(t *testing.T) {
+	t.Parallel()
 	s := startServer(t, newVendor(t))
 	foreign := auth.Generate().Reveal()
 	var errs strings.Builder

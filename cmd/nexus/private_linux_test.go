@@ -111,6 +111,7 @@ func entriesOf(t *testing.T, dir string) []os.DirEntry {
 // took the sockets of others over and changed their spilled output. It lies in
 // the home, out of bounds for all, and goes with its process.
 func TestNothingOfAgentsInTMPDIR(t *testing.T) {
+	t.Parallel()
 	temp := t.TempDir()
 	s := newLive(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "TMPDIR="+temp) })
 	s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"victim","cwd":%q,"preset":"sandboxed"}`, s.cwd))

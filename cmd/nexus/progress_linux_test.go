@@ -11,6 +11,7 @@ import (
 
 // How far a plan has come, and what is at work, stands below what is told of its tasks, and is gone at the end.
 func TestAPlanAtATerminal(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	scenario, plan := filepath.Join(dir, "play.json"), filepath.Join(dir, "plan.json")
 	for path, text := range map[string]string{

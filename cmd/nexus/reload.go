@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 
@@ -59,14 +60,19 @@ func settingsOf(cfg *config.Config, o serveOptions, environ []string) (*settings
 	}, nil
 }
 
-// misconfigured says where the configuration is wrong: err is what api.Check found of its
-// member within.
+// misconfigured says where the configuration is wrong: err is what was found of its member within, by
+// api.Check or by strict.
 func misconfigured(cfg *config.Config, within string, err error) error {
-	member := within
+	wrong := &strict.Error{Path: within, Problem: "is wrong: " + err.Error()}
 	if e, ok := errors.AsType[*api.ParamError](err); ok {
-		member += "." + strings.TrimPrefix(e.Param, within+".")
+		wrong.Path += "." + strings.TrimPrefix(e.Param, within+".")
+		wrong.Problem = "is wrong: " + strings.TrimPrefix(e.Problem, "Invalid parameter "+e.Param+": ")
+	} else if e, ok := errors.AsType[*strict.Error](err); ok {
+		inner := *e
+		inner.Path = within + "." + e.Path
+		wrong = &inner
 	}
-	return cfg.Fault(member, fmt.Errorf("member %q: %w", member, err))
+	return cfg.Fault(wrong.Path, wrong)
 }
 
 // configuration is the one that holds. Agents read a copy of config.json, which is
@@ -82,7 +88,8 @@ type configuration struct {
 	front  *bridge.Server // set by serve
 	spares *stdio.Spares  // set by serve
 
-	mu    sync.Mutex // guards all below
+	logs  config.Logs // since the start
+	mu    sync.Mutex  // guards all below
 	now   *settings
 	fault error // why the last reload came to nothing; nil if it did not
 }
@@ -102,7 +109,7 @@ func (c *configuration) begin(cfg *config.Config) error {
 	if err := writeCopy(cfg); err != nil {
 		return err
 	}
-	c.now = first
+	c.now, c.logs = first, c.o.sessionLogs(cfg)
 	c.warn()
 	return nil
 }
@@ -199,7 +206,7 @@ func (c *configuration) warnings() []string {
 	c.mu.Lock()
 	cfg, fault := c.now.cfg, c.fault
 	c.mu.Unlock()
-	warnings := warningsOf(cfg)
+	warnings := c.warningsOf(cfg)
 	if fault != nil {
 		warnings = append(warnings, "not reloaded, and the configuration from before holds: "+fault.Error())
 	}
@@ -211,13 +218,22 @@ func (c *configuration) warnings() []string {
 func warningsOf(cfg *config.Config) []string {
 	warnings := cfg.Warnings()
 	if err := mcpfile.Check(cfg.Home.Path("mcp.json")); err != nil {
-		warnings = append(warnings, "no agent can start: "+err.Error())
+		warnings = append(warnings, "agents that start have none of its MCP servers: "+err.Error())
+	}
+	return warnings
+}
+
+// warningsOf is the function of that name, and tells what does not hold before the next start.
+func (c *configuration) warningsOf(cfg *config.Config) []string {
+	warnings := warningsOf(cfg)
+	if !reflect.DeepEqual(c.o.sessionLogs(cfg), c.logs) {
+		warnings = append(warnings, "logs were changed in config.json, and hold from the next start of the server")
 	}
 	return warnings
 }
 
 func (c *configuration) warn() {
-	for _, warning := range warningsOf(c.settings().cfg) {
+	for _, warning := range c.warningsOf(c.settings().cfg) {
 		c.log.Warn("configuration", zap.String("warning", warning))
 	}
 }
@@ -231,7 +247,7 @@ func rolesOf(cfg *config.Config) (map[agents.Role]api.CreateAgentParams, error) 
 			value  string
 			target **string
 		}{
-			{r.Preset, &p.Preset}, {r.Cwd, &p.Cwd}, {r.Model, &p.Model}, {r.Provider, &p.Provider}, {r.SystemPrompt, &p.SystemPrompt}, {r.Approvals, &p.Approvals},
+			{r.Preset, &p.Preset}, {r.Cwd, &p.Cwd}, {r.Model, &p.Model}, {r.Provider, &p.Provider}, {r.SystemPrompt, &p.SystemPrompt}, {r.Approvals, &p.Approvals}, {r.Kind, &p.Kind},
 		} {
 			if one.value != "" {
 				*one.target = &one.value

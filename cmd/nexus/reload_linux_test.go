@@ -35,6 +35,7 @@ func echoService(t *testing.T, name string) string {
 // start later, all of it; one that has an error changes nothing for any of them, and
 // GET /readyz tells of it.
 func TestReload(t *testing.T) {
+	t.Parallel()
 	hears := newSystemd(t)
 	text := func(service, models, preset, more string) string {
 		return fmt.Sprintf(`{"$schema":"x","providers":{"p":{"type":"openai","base_url":%q,"auth_method":"none","models":[%s]}},"default_model":"p/one",
@@ -131,8 +132,16 @@ func TestReload(t *testing.T) {
 	want("one that is there", s.call("/agent/old", "set_model", `{"model":"one"}`), `"result"`)
 	want("the agent that runs, at last", s.send("old", "x"), "D one")
 	want("no warnings any more", warnings(), "[]")
+
+	// What holds only from the next start is said, until it is as at this one again.
+	write(text("D", `{"id":"one"}`, "third", `,"logs":{"sessions":true}`))
+	reload("STATUS=reloaded")
+	want("logs that the server does not write", warnings(), "logs were changed in config.json, and hold from the next start")
+	write(text("D", `{"id":"one"}`, "third", ``))
+	reload("STATUS=reloaded")
+	want("logs as before", warnings(), "[]")
 	s.end()
-	if log := s.log.String(); strings.Count(log, "the configuration was not reloaded") != 5 || strings.Count(log, "configuration reloaded") != 2 {
+	if log := s.log.String(); strings.Count(log, "the configuration was not reloaded") != 5 || strings.Count(log, "configuration reloaded") != 4 {
 		t.Errorf("log:\n%s", log)
 	}
 }

@@ -16,6 +16,7 @@ import (
 // A signed request that somebody has recorded is not carried out again by the next
 // server, whichever way the last one ended: a key for one agent is good there too.
 func TestAttackReplayedToTheNextServer(t *testing.T) {
+	t.Parallel()
 	for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		t.Run(end.String(), func(t *testing.T) {
 			s := newLive(t, nil)

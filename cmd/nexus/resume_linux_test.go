@@ -113,6 +113,7 @@ func TestEventsGoOn(t *testing.T) {
 // with: however agent and server ended, and under the name that it is saved by. A
 // prompt would be run twice otherwise.
 func TestTemporaryAgentRemembers(t *testing.T) {
+	t.Parallel()
 	s := newLive(t, nil)
 	s.call("/", "create_agent", `{"agent_id":".t"}`)
 	once := func(agent string) gjson.Result {

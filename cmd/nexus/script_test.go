@@ -100,12 +100,19 @@ func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("nexus serve did not start")
 }
 
-// cmdEnd is end STATUS: it waits for the server to end with that exit status,
-// or by a signal if STATUS is its name. Its log goes to the file server.log.
+// cmdEnd is end STATUS [SIGNAL]: it waits for the server to end with that exit status,
+// or by a signal if STATUS is its name. Its log goes to the file server.log. SIGNAL is
+// given again and again meanwhile, as one that comes with the first one does nothing.
 func cmdEnd(ts *testscript.TestScript, neg bool, args []string) {
 	s := ts.Value(serverKey{}).(*server)
-	if neg || len(args) != 1 || s.cmd == nil {
-		ts.Fatalf("usage: end STATUS, after serve")
+	if neg || len(args) < 1 || len(args) > 2 || s.cmd == nil {
+		ts.Fatalf("usage: end STATUS [SIGNAL], after serve")
+	}
+	if len(args) == 2 {
+		if args[0] == "0" { // a second one ends the server at once, and by it
+			ts.Fatalf("end 0 SIGNAL: the signal is given until the end, which asks more than once")
+		}
+		defer signalUntilEnd(s.cmd.Process, signals[args[1]])()
 	}
 	stuck := time.AfterFunc(patience, func() { _ = s.cmd.Process.Signal(syscall.SIGABRT) })
 	err := s.cmd.Wait()
@@ -304,12 +311,14 @@ func cmdGrab(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], match[1])
 }
 
+var signals = map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL}
+
 // cmdSignal is signal NAME PID.
 func cmdSignal(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: signal NAME PID")
 	}
-	number, ok := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL}[args[0]]
+	number, ok := signals[args[0]]
 	if !ok {
 		ts.Fatalf("unknown signal %s", args[0])
 	}

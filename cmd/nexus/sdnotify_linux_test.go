@@ -121,6 +121,7 @@ func TestSystemd(t *testing.T) {
 // What the watchdog wants and cannot be read is none: the server says so and goes
 // on, and tells the rest.
 func TestUnreadableWatchdog(t *testing.T) {
+	t.Parallel()
 	for _, said := range []string{"0", "abc", "-5"} {
 		t.Run(said, func(t *testing.T) {
 			hears := newSystemd(t)

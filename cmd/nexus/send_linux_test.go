@@ -25,6 +25,7 @@ func (s *live) attended(t *testing.T, columns int, args ...string) *person {
 // Who sends at a terminal sees the calls where they are made, and is asked for approvals: of the
 // agent, once and for the session, with a reason, and by a slip of the keys not at all.
 func TestASendAtATerminal(t *testing.T) {
+	t.Parallel()
 	s := newLive(t, nil)
 	s.call("/", "create_agent", `{"agent_id":"a","approvals":"ask","cwd":"`+s.cwd+`"}`)
 	p := s.attended(t, 80, "a", "write a.txt: hello")
@@ -92,8 +93,35 @@ func TestASendAtATerminal(t *testing.T) {
 	}
 }
 
+// That an agent is there again from its saved session is told to a person, and to no script.
+func TestARestoredAgentAtATerminal(t *testing.T) {
+	t.Parallel()
+	s := newLive(t, nil)
+	s.call("/", "create_agent", `{"agent_id":"a","cwd":"`+s.cwd+`"}`)
+	s.send("a", "say hello")
+	s.end()
+	s.again()
+	p := s.attended(t, 100, "a", "echo it goes on")
+	p.sees("nexus-rpc: a is restored from its saved session (2 messages)", "it goes on")
+	if err := p.leaves(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+	p = s.attended(t, 100, "a", "echo once more")
+	p.sees("once more")
+	if err := p.leaves(); err != nil || strings.Contains(p.text(), "restored") {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+	s.end()
+	s.again()
+	out, err := exec.Command(filepath.Join(programs, "nexus-rpc"), "--home", s.home, "model", "a").CombinedOutput()
+	if err != nil || string(out) != "offline/offline\n" {
+		t.Errorf("a script sees %q, %v", out, err)
+	}
+}
+
 // A turn that was halted goes on if the person wants that; elsewhere it is said.
 func TestAHaltedSendAtATerminal(t *testing.T) {
+	t.Parallel()
 	s := newLive(t, nil)
 	s.call("/", "create_agent", `{"agent_id":"a","settings":{"max_iterations":1},"cwd":"`+s.cwd+`"}`)
 	p := s.attended(t, 100, "a", "list .")
@@ -114,6 +142,7 @@ func TestAHaltedSendAtATerminal(t *testing.T) {
 // What a tool or a model wrote is shown with what a terminal would act on escaped, and without
 // styles where NO_COLOR asks for that.
 func TestAHostileSendAtATerminal(t *testing.T) {
+	t.Parallel()
 	s := newLive(t, nil)
 	s.call("/", "create_agent", `{"agent_id":"a","preset":"trusted","cwd":"`+s.cwd+`"}`)
 	if err := os.WriteFile(filepath.Join(s.cwd, "evil.txt"), []byte("\x1b]0;title\x07\x1b[2Jgone"), 0o600); err != nil {
@@ -161,6 +190,7 @@ func TestAHostileSendAtATerminal(t *testing.T) {
 
 // A message on stdin leaves the terminal to the answers. An answer that begins anew after a crash is whole.
 func TestASendFromAPipeAtATerminal(t *testing.T) {
+	t.Parallel()
 	s := newLive(t, nil)
 	s.call("/", "create_agent", `{"agent_id":"a","approvals":"ask","cwd":"`+s.cwd+`"}`)
 	at, err := url.Parse(s.url)
@@ -191,6 +221,7 @@ func TestASendFromAPipeAtATerminal(t *testing.T) {
 
 // A call of an agent that the one at work created waits for the same person; one of another agent does not.
 func TestASendOfAnAgentWithOthersBelowAtATerminal(t *testing.T) {
+	t.Parallel()
 	scenario := filepath.Join(t.TempDir(), "family.json")
 	if err := os.WriteFile(scenario, []byte(`{"after": "offline", "turns": [{"match": "make a worker", "steps": [
 		{"text": "I make one."}, {"tool": {"name": "nexus_create", "input": {"agent_id": "worker", "preset": "trusted", "initial_message": "run touch made"}}},

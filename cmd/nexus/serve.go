@@ -192,18 +192,15 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	if room() != nil {
 		warnOfLeft(sweep(ctx), log) // the lock and the guard's record need room
 	}
-	held, err := cli.LockHome(string(cfg.Home), port)
+	held, logs, err := claimHome(ctx, cfg, port, app.Version, o, log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, held.Release()) }()
+	defer func() { err = errors.Join(err, held.Release(), closeLogs(logs)) }()
 	if err := makeThreads(spareThreads); err != nil {
 		return err
 	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(heapGrowth)
-	}
-	floor := make([]byte, heapFloor)
+	floor := reserveHeap()
 	defer runtime.KeepAlive(floor)
 	guard, err := newGuard(cfg, log)
 	if err != nil {
@@ -215,7 +212,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 		err = errors.Join(err, guard.Close())
 		lastSweep()
 	}()
-	kept, err := openFiles(cfg, port, o, log)
+	kept, err := openFiles(cfg, port, o, logs, log)
 	if err != nil {
 		return err
 	}
@@ -253,6 +250,14 @@ const (
 	heapFloor  = 16 << 20
 	heapGrowth = 50
 )
+
+// reserveHeap returns the floor, which counts as long as somebody has it.
+func reserveHeap() []byte {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(heapGrowth)
+	}
+	return make([]byte, heapFloor)
+}
 
 // errAsked ends the group where nothing went wrong.
 var errAsked = errors.New("asked to end")
@@ -292,10 +297,10 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Log: a.log, Guard: a.guard, Spares: spares,
 	}
 	sup := supervisor.New(supervisor.Options{
-		Launchers: map[string]supervisor.Launcher{"": models.Launcher(agents)},
-		Store:     kept,
-		Log:       a.log,
-		Trace:     a.trace,
+		Launcher: models.Launcher(agents),
+		Store:    kept,
+		Log:      a.log,
+		Trace:    a.trace,
 	})
 	dir, err := os.Getwd()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 // TestErrorsOfAService asks a service that refuses in many ways: each is told by a type and a
 // code of its own, also to the one that asks again of a later server.
 func TestErrorsOfAService(t *testing.T) {
+	t.Parallel()
 	s := startServer(t, newVendor(t))
 	s.call("/", "create_agent", `{"agent_id":"a"}`)
 	refusals := []struct {

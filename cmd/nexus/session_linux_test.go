@@ -12,6 +12,7 @@ import (
 // A session that another process has open, or that cannot be read, has the same name
 // whoever finds out: the server, or the child that was to go on with it.
 func TestSessionsThatCannotBeOpened(t *testing.T) {
+	t.Parallel()
 	s := newLive(t, nil)
 	for _, id := range []string{"held", "torn"} {
 		s.call("/", "create_agent", `{"agent_id":"`+id+`"}`)

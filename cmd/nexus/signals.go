@@ -7,6 +7,8 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+
+	"nexus.internal/cmd/internal/cli"
 )
 
 // onSignal is what a server does at its signals.
@@ -22,8 +24,8 @@ type onSignal struct {
 
 // watch begins to heed signals. A SIGINT or SIGTERM that comes once the server was
 // asked to end (asked has ended, however it came to that) ends the process at once, as
-// that signal does, after keys are closed. The caller must call stop; signals have no effect from
-// then on.
+// that signal does, after keys are closed; not one that comes with the signal that asked
+// (cli.SecondSignal). The caller must call stop; signals have no effect from then on.
 func (on onSignal) watch(asked context.Context) (stop func()) {
 	closing := terminalClosing()
 	signals := make(chan os.Signal, 2) // one for each call
@@ -37,18 +39,21 @@ func (on onSignal) watch(asked context.Context) (stop func()) {
 	ended := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() {
+		var last os.Signal
 		select {
 		case <-signals:
 			on.ask()
+			last = cli.SecondSignal(signals, ended)
 		case <-asked.Done():
+			select {
+			case last = <-signals:
+			case <-ended:
+			}
 		case <-ended:
-			return
 		}
-		select {
-		case last := <-signals:
+		if last != nil {
 			_ = on.keys.Close()
 			endBySignal(last, ignored && last == syscall.SIGINT)
-		case <-ended:
 		}
 	})
 	watching.Go(func() {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tidwall/gjson"
+	"golang.org/x/sys/unix"
 )
 
 // A stderr that is open and full, and that nobody reads, holds up no request and
@@ -23,8 +24,14 @@ func TestUnreadStderr(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	s := newLive(t, func(cmd *exec.Cmd) { cmd.Stderr = w })
-	for range 4000 { // a line each: more than a pipe takes and the server keeps
+	s := newLive(t, func(cmd *exec.Cmd) {
+		if _, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stderr = w
+	})
+	const unreadLines = 2500 // one a request: more than the pipe takes and the server keeps and writes
+	for range unreadLines {
 		if answer := s.call("/", "list_agents", `{}`); !gjson.Get(answer, "result.agents").Exists() {
 			t.Fatalf("answer %s", answer)
 		}
@@ -44,7 +51,7 @@ func TestUnreadStderr(t *testing.T) {
 	}
 	defer r.Close()
 	s.again()
-	for range 4000 {
+	for range unreadLines {
 		s.call("/", "list_agents", `{}`)
 	}
 	if err := r.SetReadDeadline(time.Now().Add(patience)); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"nexus.internal/bridge/client"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/terminal"
+	"nexus.internal/protocol/homeformat"
 )
 
 // conversation is nexus without a verb: a talk with an agent, at a terminal, by lines, or of one message.
@@ -70,17 +70,24 @@ func (v *conversation) check() error {
 	return nil
 }
 
-// run is the work of nexus without a verb. Where there is nobody to talk, and no message, it is the help.
+// run is the work of nexus without a verb.
 func (v *conversation) run(cmd *cobra.Command, app *cli.App) error {
 	if err := v.check(); err != nil {
 		return err
 	}
 	typed, drawn := cli.IsTerminal(app.Stdin), cli.IsTerminal(app.Stdout)
 	if !typed && v.chosen() == 0 && v.connect == "" && !v.o.Plain {
-		return cmd.Help()
+		return cli.Usage("nobody types here, and no session is named: echo QUESTION | nexus --fresh (or --resume, --session, --agent); see nexus --help")
 	}
 	if v.yolo {
 		v.o.Preset = "yolo"
+	}
+	home, err := app.Home()
+	if err == nil {
+		err = homeformat.Check(home) // also where a server runs: what is typed is kept in the home
+	}
+	if err != nil {
+		return err
 	}
 	if err := v.place(); err != nil {
 		return err
@@ -102,6 +109,9 @@ func (v *conversation) run(cmd *cobra.Command, app *cli.App) error {
 	if v.o.Environ, v.o.Home, err = app.Found(); err != nil {
 		return err
 	}
+	if !app.Started {
+		v.o.Server = fmt.Sprintf("the server on port %d has proved to be that of %s", app.Port, v.o.Home)
+	}
 	switch {
 	case !typed && !v.o.Plain:
 		return terminal.Once(cmd.Context(), c, v.o)
@@ -120,8 +130,8 @@ func (v *conversation) place() (err error) {
 // reach finds the server, or starts one.
 func (v *conversation) reach(ctx context.Context, app *cli.App) (*client.Client, error) {
 	if v.connect != "" && v.connect != noURL {
-		at, err := url.Parse(v.connect)
-		if err != nil || at.Port() == "" || at.Scheme != "http" {
+		at, err := client.CheckURL(v.connect)
+		if err != nil || at.Port() == "" {
 			return nil, cli.Usage("--connect takes http://127.0.0.1:PORT, not %q", v.connect)
 		}
 		if err := app.SetPort(at.Port()); err != nil {

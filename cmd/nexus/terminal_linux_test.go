@@ -202,6 +202,7 @@ func talker(t *testing.T) (begin func(columns int, args ...string) *person, home
 // A person begins a session, talks, has a tool run after an approval, saves and leaves; and goes on
 // from the lobby. The server ends with the terminal each time.
 func TestATalkAtATerminal(t *testing.T) {
+	t.Parallel()
 	begin, home, cwd := talker(t)
 	p := begin(80)
 	p.sees(".1 · offline · trusted")
@@ -267,6 +268,7 @@ func TestATalkAtATerminal(t *testing.T) {
 // The input: several lines, pasted ones, what was typed before, completion; and a message that goes
 // before those that wait.
 func TestTypingAtATerminal(t *testing.T) {
+	t.Parallel()
 	begin, _, cwd := talker(t)
 	if err := os.WriteFile(filepath.Join(cwd, "notes-of-today.txt"), []byte("milk, bread"), 0o600); err != nil {
 		t.Fatal(err)
@@ -329,6 +331,7 @@ func TestTypingAtATerminal(t *testing.T) {
 // A request that is longer than the screen is read in the scrollback, a cut result is shown whole on
 // demand, and so are the events.
 func TestLongCallsAtATerminal(t *testing.T) {
+	t.Parallel()
 	begin, _, _ := talker(t)
 	p := begin(80, "--fresh")
 	p.sees(".1 · offline")
@@ -359,6 +362,7 @@ func TestLongCallsAtATerminal(t *testing.T) {
 
 // What is typed before there is somebody to talk to is for whoever comes.
 func TestTypedAhead(t *testing.T) {
+	t.Parallel()
 	begin, _, _ := talker(t)
 	p := begin(80, "--fresh")
 	p.types("echo too early\recho by far\r")
@@ -371,6 +375,7 @@ func TestTypedAhead(t *testing.T) {
 
 // A talk that is suspended leaves the terminal to the shell until it goes on.
 func TestASuspendedTerminal(t *testing.T) {
+	t.Parallel()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		t.Fatal(err)
@@ -409,6 +414,7 @@ func TestASuspendedTerminal(t *testing.T) {
 // However the talk ends, the terminal is as it was: it echoes, has its cursor, and takes no pasted text
 // for marked.
 func TestTheTerminalIsAsItWas(t *testing.T) {
+	t.Parallel()
 	for name, leave := range map[string]func(p *person){
 		"quit": func(p *person) { p.types("/quit\r") }, "ctrl-d": func(p *person) { p.types("\x04") },
 		"sigterm": func(p *person) { _ = p.cmd.Process.Signal(syscall.SIGTERM) },
@@ -449,6 +455,7 @@ const hostile = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\u009b5n\x1bP+q\x1b\\ \u202eg
 
 // What a tool put out acts on nothing.
 func TestHostileOutputAtATerminal(t *testing.T) {
+	t.Parallel()
 	begin, _, cwd := talker(t)
 	if err := os.WriteFile(filepath.Join(cwd, "hostile"), []byte(hostile), 0o600); err != nil {
 		t.Fatal(err)
@@ -470,6 +477,7 @@ func TestHostileOutputAtATerminal(t *testing.T) {
 
 // Two people at one agent see the same, its crash included, and the talk goes on.
 func TestTwoTerminalsAtOneAgent(t *testing.T) {
+	t.Parallel()
 	s := newLive(t, nil)
 	s.call("/", "create_agent", `{"agent_id":"main","approvals":"ask"}`)
 	at, err := url.Parse(s.url)

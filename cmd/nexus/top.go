@@ -41,6 +41,7 @@ func topCommand(app *cli.App) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&once, "once", false, "print one table and end; it is so, too, where stdin or stdout is no terminal")
 	cmd.Flags().StringVar(&o.Sort, "sort", "processor", "sort by a `COLUMN`: "+strings.Join(top.Sorts(), ", "))
+	cli.OneOf(cmd, "sort", top.Sorts())
 	return cli.Named(cmd, "agents.#.agent_id")
 }
 

@@ -17,6 +17,7 @@ import (
 // A person looks at the agents, sorts them, cancels a turn, restarts and ends processes, talks to an agent in
 // between, and leaves.
 func TestTopAtATerminal(t *testing.T) {
+	t.Parallel()
 	s := newLive(t, nil)
 	for _, id := range []string{"main", "worker"} {
 		s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":%q,"approvals":"ask"}`, id))
@@ -71,12 +72,13 @@ func TestTopAtATerminal(t *testing.T) {
 
 // A server that goes away is told, and one that comes back is shown.
 func TestTopWithoutItsServer(t *testing.T) {
+	t.Parallel()
 	s := newLive(t, nil)
 	s.call("/", "create_agent", `{"agent_id":"main"}`)
 	p := atTerminal(t, s.home, s.cwd, 120, "top")
 	p.sees("1 agent: 1 ready")
 	s.end()
-	p.sees("no answer: ")
+	p.sees("no answer: this is as it was when the server answered last") // while it is asked again
 	s.again()
 	p.sees("nexus top · 0 agents", "no agents")
 	p.types("\x03")
@@ -85,6 +87,7 @@ func TestTopWithoutItsServer(t *testing.T) {
 
 // However it ends, the terminal is as it was: it echoes, has its cursor, and shows what it showed.
 func TestTheTerminalAfterTop(t *testing.T) {
+	t.Parallel()
 	for name, leave := range map[string]func(p *person){
 		"q": func(p *person) { p.types("q") }, "ctrl-c": func(p *person) { p.types("\x03") },
 		"sigterm": func(p *person) { _ = p.cmd.Process.Signal(syscall.SIGTERM) },
@@ -122,6 +125,7 @@ func TestTheTerminalAfterTop(t *testing.T) {
 
 // What others wrote acts on nothing.
 func TestHostileTextsInTop(t *testing.T) {
+	t.Parallel()
 	s := newLive(t, nil)
 	cwd := filepath.Join(t.TempDir(), "\x1b]0;owned\x07\x1b[2J\u202egnp.exe\n\u009b5n")
 	if err := os.Mkdir(cwd, 0o700); err != nil {
@@ -147,6 +151,7 @@ func TestHostileTextsInTop(t *testing.T) {
 
 // Top that is suspended leaves the terminal to the shell until it goes on.
 func TestASuspendedTop(t *testing.T) {
+	t.Parallel()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		t.Fatal(err)

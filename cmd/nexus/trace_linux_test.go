@@ -21,6 +21,7 @@ import (
 // collector, each request, turn and model request is a span of that trace; without one,
 // the trace is passed on as it came.
 func TestTrace(t *testing.T) {
+	t.Parallel()
 	const trace, secret, prompt = "0af7651916cd43dd8448eb211c80319c", "sk-canary-of-the-service", "a-private-prompt"
 	parent := "00-" + trace + "-b7ad6b7169203331-01"
 	for _, exported := range []bool{false, true} {

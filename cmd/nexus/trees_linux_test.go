@@ -198,6 +198,7 @@ func childrenWith(t *testing.T, parent int, word string) []int {
 
 // Whatever a tool has started is gone when its agent is.
 func TestNothingIsLeft(t *testing.T) {
+	t.Parallel()
 	for name, uid := range users() {
 		t.Run(name, func(t *testing.T) {
 			f := newForest(t, uid)

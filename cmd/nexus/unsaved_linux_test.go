@@ -20,6 +20,7 @@ import (
 // nothing, but that a revoked key ends at once: what was there is served, and
 // afterwards each of them succeeds.
 func TestSessionsOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 && os.Getenv(inNamespace) == "" {
 		asRootOfItsOwn(t)
 		return
@@ -43,6 +44,7 @@ func TestSessionsOnAFullDisk(t *testing.T) {
 
 // The same for a home that becomes read-only: one is mounted over it.
 func TestSessionsInAReadOnlyHome(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 && os.Getenv(inNamespace) == "" {
 		asRootOfItsOwn(t)
 		return
@@ -72,6 +74,7 @@ func TestSessionsInAReadOnlyHome(t *testing.T) {
 
 // The same for a home that the server may not write.
 func TestSessionsInAForbiddenHome(t *testing.T) {
+	t.Parallel()
 	f := newFaulty(t, nil)
 	mode := func(mode os.FileMode) func() {
 		return func() {

@@ -10,7 +10,7 @@ import (
 	"nexus.internal/cmd/internal/config"
 )
 
-// A broken mcp.json lets no agent start, so it is among the warnings as long as it is
+// A broken mcp.json takes all its servers from agents, so it is among the warnings as long as it is
 // broken.
 func TestWarningsOfServers(t *testing.T) {
 	home := t.TempDir()
@@ -26,7 +26,7 @@ func TestWarningsOfServers(t *testing.T) {
 		text string
 		want []string
 	}{
-		{`{"mcpServers":[]}`, []string{"no agent can start: " + path + `:1:2: member "mcpServers" must be an object, is an array`}},
+		{`{"mcpServers":[]}`, []string{"agents that start have none of its MCP servers: " + path + `:1:2: member "mcpServers" must be an object, is an array`}},
 		{`{"mcpServers":{}}`, nil},
 	} {
 		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {

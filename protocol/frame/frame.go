@@ -40,7 +40,7 @@ const (
 	maxEmptyReads = 100 // in a row, before a stream counts as broken
 )
 
-// TooLargeError says that a line was longer than MaxPayload. It is reported
+// TooLargeError says that a line was longer than MaxPayload, or than the limit of its Reader. It is reported
 // once, as soon as that is known; the rest of the line is passed over by the
 // next call of Next, in constant memory. The stream stays usable.
 type TooLargeError struct {
@@ -70,6 +70,7 @@ type Room interface {
 type Reader struct {
 	src      io.Reader
 	lazy     Source // src, if it is one, else nil
+	limit    int    // of a line, newline excluded, in bytes
 	buf      []byte // buf[start:end] is read and not yet handed out
 	start    int
 	end      int
@@ -79,9 +80,13 @@ type Reader struct {
 }
 
 // NewReader returns a Reader of src.
-func NewReader(src io.Reader) *Reader {
+func NewReader(src io.Reader) *Reader { return NewLimitedReader(src, MaxPayload) }
+
+// NewLimitedReader returns a Reader of src whose lines have at most limit bytes, without the newline:
+// for the lines of a protocol of others. limit is at least 4 KiB.
+func NewLimitedReader(src io.Reader, limit int) *Reader {
 	lazy, _ := src.(Source)
-	return &Reader{src: src, lazy: lazy}
+	return &Reader{src: src, lazy: lazy, limit: limit}
 }
 
 // buffers are those of startSize that no Reader of a Source needs.
@@ -129,8 +134,8 @@ func (r *Reader) Next() ([]byte, error) {
 				continue
 			}
 			line = bytes.TrimSuffix(line, []byte{'\r'})
-			if len(line) > MaxPayload {
-				return nil, &TooLargeError{Limit: MaxPayload}
+			if len(line) > r.limit {
+				return nil, &TooLargeError{Limit: r.limit}
 			}
 			if len(bytes.Trim(line, " \t\r")) == 0 {
 				continue
@@ -139,9 +144,9 @@ func (r *Reader) Next() ([]byte, error) {
 		}
 		if r.skipping {
 			r.start, r.end, r.scanned = 0, 0, 0
-		} else if r.Buffered() > MaxPayload+1 || (r.Buffered() == MaxPayload+1 && r.buf[r.end-1] != '\r') {
+		} else if r.Buffered() > r.limit+1 || (r.Buffered() == r.limit+1 && r.buf[r.end-1] != '\r') {
 			r.skipping = true
-			return nil, &TooLargeError{Limit: MaxPayload}
+			return nil, &TooLargeError{Limit: r.limit}
 		}
 		if r.err != nil {
 			return r.last()
@@ -191,8 +196,8 @@ func (r *Reader) fill() {
 	}
 	if r.end == len(r.buf) && (r.end > 0 || r.lazy == nil) {
 		size := max(growth*len(r.buf), startSize)
-		if size >= MaxPayload {
-			size = MaxPayload + len("\r\n")
+		if size >= r.limit {
+			size = r.limit + len("\r\n")
 		}
 		grown := make([]byte, size)
 		copy(grown, r.buf[:r.end])

@@ -332,3 +332,24 @@ func (w *countingWriter) Write(b []byte) (int, error) {
 	w.calls++
 	return w.Buffer.Write(b)
 }
+
+// A reader with a limit of its own takes lines up to that, also beyond MaxPayload.
+func TestLimitedReader(t *testing.T) {
+	const limit = 2 << 20
+	whole, long := strings.Repeat("a", limit), strings.Repeat("b", limit+1)
+	r := frame.NewLimitedReader(iotest.OneByteReader(strings.NewReader("x\n")), limit)
+	if line, err := r.Next(); string(line) != "x" || err != nil {
+		t.Errorf("got %q, %v", line, err)
+	}
+	r = frame.NewLimitedReader(strings.NewReader(whole+"\r\n"+long+"\n"+"y\n"), limit)
+	if line, err := r.Next(); string(line) != whole || err != nil {
+		t.Errorf("a line of the limit: %d bytes, %v", len(line), err)
+	}
+	_, err := r.Next()
+	if tooLarge, ok := errors.AsType[*frame.TooLargeError](err); !ok || tooLarge.Limit != limit {
+		t.Errorf("a longer line: %v", err)
+	}
+	if line, err := r.Next(); string(line) != "y" || err != nil {
+		t.Errorf("the next line: %q, %v", line, err)
+	}
+}

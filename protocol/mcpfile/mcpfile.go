@@ -141,21 +141,13 @@ func checkName(name string) error {
 	return nil
 }
 
-// check finds values that the types allow and the meaning does not.
+// check finds values that the types allow and the meaning does not, those of one member first: an error
+// about the server as a whole hides what else is wrong with it.
 func (e Entry) check(path string, project bool) error {
 	wrong := func(member, format string, a ...any) error {
-		if member != "" {
-			member = "." + member
-		}
-		return &strict.Error{Path: path + member, Problem: fmt.Sprintf(format, a...)}
+		return &strict.Error{Path: path + "." + member, Problem: fmt.Sprintf(format, a...)}
 	}
 	switch {
-	case e.Command == "" && e.URL == "":
-		return wrong("", "has neither command nor url")
-	case e.Command != "" && (e.URL != "" || len(e.Headers) > 0):
-		return wrong("", "has a command and a url or headers: a server is a program or an address")
-	case e.URL != "" && (len(e.Args) > 0 || len(e.Env) > 0 || e.Cwd != ""):
-		return wrong("", "has a url and args, env or cwd, which are for programs")
 	case e.Type == "sse":
 		return wrong("type", `is "sse", which was replaced by streamable HTTP: use "http" and the server's address for that`)
 	case e.Type != "" && e.Command != "" && e.Type != "stdio",
@@ -168,6 +160,39 @@ func (e Entry) check(path string, project bool) error {
 			return wrong("url", "%s", problem)
 		}
 	}
+	if member, problem := e.checkWords(project); problem != "" {
+		return wrong(member, "%s", problem)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Env)) {
+		switch {
+		case !protocol.IsVariableName(name):
+			return wrong("env."+name, "has no name of a variable: want letters, digits and _, no digit first")
+		case strings.HasPrefix(name, "LD_"), strings.HasPrefix(name, "DYLD_"):
+			return wrong("env."+name, "cannot be set")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
+		if !headerName(name) || strings.ContainsAny(e.Headers[name], "\r\n") {
+			return wrong("headers."+name, "is no header or cannot be set")
+		}
+	}
+	var problem string
+	switch {
+	case e.Command == "" && e.URL == "":
+		problem = "has neither command nor url"
+	case e.Command != "" && (e.URL != "" || len(e.Headers) > 0):
+		problem = "has a command and a url or headers: a server is a program or an address"
+	case e.URL != "" && (len(e.Args) > 0 || len(e.Env) > 0 || e.Cwd != ""):
+		problem = "has a url and args, env or cwd, which are for programs"
+	default:
+		return nil
+	}
+	return &strict.Error{Path: path, Problem: problem}
+}
+
+// checkWords finds the first member whose texts are too many or too long, or have what they may not
+// have; "", "" if there is none.
+func (e Entry) checkWords(project bool) (member, problem string) {
 	for _, words := range []struct {
 		member string
 		words  []string
@@ -182,35 +207,22 @@ func (e Entry) check(path string, project bool) error {
 		{"headers", flat(e.Headers), !project},
 	} {
 		if len(words.words) > 2*maxWords {
-			return wrong(words.member, "has more than %d entries", maxWords)
+			return words.member, fmt.Sprintf("has more than %d entries", maxWords)
 		}
 		for _, w := range words.words {
 			switch {
 			case len(w) > maxWordLength:
-				return wrong(words.member, "has an entry of more than %d bytes", maxWordLength)
+				return words.member, fmt.Sprintf("has an entry of more than %d bytes", maxWordLength)
 			case strings.ContainsRune(w, 0):
-				return wrong(words.member, "has a NUL")
+				return words.member, "has a NUL"
 			case strings.Contains(w, "${") && project:
-				return wrong(words.member, "has ${…}: only the personal mcp.json may use variables")
+				return words.member, "has ${…}: only the personal mcp.json may use variables"
 			case strings.Contains(w, "${") && !words.may:
-				return wrong(words.member, "has ${…}: variables may stand in the values of env and headers alone")
+				return words.member, "has ${…}: variables may stand in the values of env and headers alone"
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(e.Env)) {
-		switch {
-		case !protocol.IsVariableName(name):
-			return wrong("env", "has %.40q, which is no name of a variable: want letters, digits and _, no digit first", name)
-		case strings.HasPrefix(name, "LD_"), strings.HasPrefix(name, "DYLD_"):
-			return wrong("env", "has %.40q, which cannot be set", name)
-		}
-	}
-	for name, value := range e.Headers {
-		if !headerName(name) || strings.ContainsAny(value, "\r\n") {
-			return wrong("headers", "has %.40q, which is no header or cannot be set", name)
-		}
-	}
-	return nil
+	return "", ""
 }
 
 // checkURL says what is wrong with a server's address; "" if nothing is. Headers

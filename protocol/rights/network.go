@@ -156,11 +156,25 @@ func missingHosts(list []string, bound protocol.Permissions) (over []string) {
 	return over
 }
 
+// networkTools are those by which a model reaches hosts: its programs, jobs among them, and pages.
+var networkTools = []string{"shell", "web_fetch"}
+
+// skipsQuestions reports whether p reaches its hosts without asking while bound has a person
+// decide on each: sandboxed runs programs unasked, as the kernel keeps them in, and a network
+// leads out.
+func skipsQuestions(p, bound protocol.Permissions) bool {
+	return p.Preset == Sandboxed && len(p.Network) > 0 && bound.Preset == Trusted &&
+		slices.ContainsFunc(networkTools, func(tool string) bool {
+			return !denies(p, tool) && p.Tools[tool].Mode != ModeAsk && bound.Tools[tool].Mode != ModeAllow
+		})
+}
+
 // intersectNetworks is the network of what neither a nor b forbids.
 func intersectNetworks(a, b protocol.Permissions) []string {
 	none := func(p protocol.Permissions) bool { return p.Network == nil && p.Preset == Sandboxed }
 	switch {
-	case none(a) || none(b): // so both together are sandboxed, too
+	case none(a) || none(b), // so both together are sandboxed, too
+		skipsQuestions(a, b), skipsQuestions(b, a):
 		return nil
 	case a.Network == nil:
 		return slices.Clone(b.Network)
@@ -193,6 +207,11 @@ func beyondNetwork(p, bound protocol.Permissions) (over []string) {
 	}
 	for _, text := range missingHosts(list, bound) {
 		over = append(over, "the network of "+text)
+	}
+	if skipsQuestions(p, bound) {
+		for _, text := range list {
+			over = append(over, "the network of "+text+" without asking")
+		}
 	}
 	if list != nil && bound.Network == nil && bound.Preset == Sandboxed && over == nil {
 		over = append(over, "a network of its own")

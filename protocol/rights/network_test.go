@@ -57,6 +57,10 @@ func TestBeyondNetworks(t *testing.T) {
 		{"sandboxed", "", "sandboxed", "-", "a network of its own"},
 		{"sandboxed", "", "trusted", "a.test", ""},
 		{"sandboxed", "-", "sandboxed", "a.test", ""},
+		{"sandboxed", "a.test", "sandboxed", "*.test a.test", ""},
+		{"sandboxed", "a.test", "trusted", "-", "the network of a.test without asking"},
+		{"sandboxed", "a.test", "trusted", "a.test", "the network of a.test without asking"},
+		{"sandboxed", "a.test", "yolo", "-", ""},
 	} {
 		permissions := func(preset, list string) protocol.Permissions {
 			p := protocol.Permissions{Preset: preset}
@@ -71,6 +75,44 @@ func TestBeyondNetworks(t *testing.T) {
 		}
 		if over := rights.Beyond(rights.Intersect(p, bound), bound); over != nil {
 			t.Errorf("%+v: what both allow is beyond one: %v", tt, over)
+		}
+	}
+}
+
+// Sandboxed reaches its hosts unasked: beyond what asks a person, by whichever tool.
+func TestBeyondQuestionsOfTheNetwork(t *testing.T) {
+	rules := func(modes ...string) map[string]protocol.ToolRule {
+		m := map[string]protocol.ToolRule{}
+		for i := 0; i < len(modes); i += 2 {
+			m[modes[i]] = protocol.ToolRule{Mode: modes[i+1]}
+		}
+		return m
+	}
+	for _, tt := range []struct {
+		own, bound map[string]protocol.ToolRule
+		beyond     bool
+	}{
+		{nil, rules("shell", "allow"), true},
+		{nil, rules("web_fetch", "allow"), true},
+		{nil, rules("shell", "allow", "web_fetch", "allow"), false},
+		{rules("shell", "ask", "web_fetch", "ask"), nil, false},
+		{rules("shell", "ask"), nil, true},
+		{rules("shell", "ask", "web_fetch", "deny"), nil, false},
+		{rules("web_fetch", "deny"), rules("shell", "allow"), false},
+	} {
+		p := protocol.Permissions{Preset: rights.Sandboxed, Network: []string{"a.test"}, Tools: tt.own}
+		bound := protocol.Permissions{Preset: rights.Trusted, Tools: tt.bound}
+		over := rights.Beyond(p, bound)
+		if got := slices.Contains(over, "the network of a.test without asking"); got != tt.beyond {
+			t.Errorf("%v of %v: %v", tt.own, tt.bound, over)
+		}
+		for _, met := range []protocol.Permissions{rights.Intersect(p, bound), rights.Intersect(bound, p)} {
+			if (met.Network == nil) != tt.beyond {
+				t.Errorf("%v of %v: both allow the network of %q", tt.own, tt.bound, met.Network)
+			}
+			if over := rights.Beyond(met, bound); over != nil {
+				t.Errorf("%v of %v: what both allow is beyond one: %v", tt.own, tt.bound, over)
+			}
 		}
 	}
 }

@@ -72,7 +72,7 @@ var trusted = []struct {
 }{
 	{followed, []string{"config.json", "mcp.json", "NEXUS.md", "sessions", "plans", "logs", "cache"}},
 	{refused, []string{"run", "run/temp", "run/sockets", "run/scratch", "run/trees"}},
-	{ignored, []string{"keys.json", "context.json", "audit.jsonl", "audit-limited.jsonl", "audit-excess.jsonl", "run/lock", "run/config.json", "run/last", "run/signatures"}},
+	{ignored, []string{"format.json", "keys.json", "context.json", "audit.jsonl", "audit-limited.jsonl", "audit-excess.jsonl", "run/lock", "run/config.json", "run/last", "run/signatures"}},
 }
 
 // CheckHome refuses a home that belongs to another user than ours and root, or that others may

@@ -28,18 +28,23 @@ func Place(data []byte, err error) (line, column int) {
 	return 1 + bytes.Count(before, []byte{'\n'}), at - bytes.LastIndexByte(before, '\n')
 }
 
-// Without is data, which is valid, without the member that err is about: spaces stand in its place,
-// so that what is left is where it was. An element of a list goes with its list. It reports false if
-// err is about no member. By it all errors of a text are found, one after the other.
+// Without is data, which is valid but for members that stand twice, without the member that err is about:
+// spaces stand in its place, so that what is left is where it was. An element of a list goes with its list.
+// It reports false if err is about no member. By it all errors of a text are found, one after the other.
 func Without(data []byte, err error) ([]byte, bool) {
-	e, ok := errors.AsType[*Error](err)
-	if !ok {
-		return nil, false
+	var s search
+	e, named := errors.AsType[*Error](err)
+	switch {
+	case named && e.Path != "":
+		s = searchFor(data, e.Path)
+		for s.list != "" {
+			s = searchFor(data, s.list)
+		}
+	case !named && errors.Is(err, ErrDuplicate):
+		s = search{data: data, offset: brokenAt(data)}
+		s.walk()
 	}
-	path, _, _ := strings.Cut(e.Path, "[")
-	s := search{data: data, path: path, dec: jsontext.NewDecoder(bytes.NewReader(data))}
-	s.value("")
-	if s.best == 0 {
+	if s.here == "" {
 		return nil, false
 	}
 	begin, end := s.found, s.end
@@ -76,29 +81,49 @@ func next(data []byte, at int) int {
 
 // offsetOf is where the member or element of that path begins in data, which is
 // valid; else the longest part of the path that is there.
-func offsetOf(data []byte, path string) int {
-	s := search{data: data, path: path, dec: jsontext.NewDecoder(bytes.NewReader(data)), found: next(data, 0)}
-	s.value("")
-	return s.found
-}
+func offsetOf(data []byte, path string) int { return searchFor(data, path).found }
 
-// search walks a text and remembers the place that comes nearest to a path.
+// search walks a text and remembers the member or element that comes nearest to a path, or the member
+// whose name stands at an offset.
 type search struct {
-	data  []byte
-	path  string
-	dec   *jsontext.Decoder
-	found int // offset of what best is
-	end   int // where that ends
-	best  int // bytes of path that lead there
+	data   []byte
+	path   string // "" for the offset
+	offset int
+	dec    *jsontext.Decoder
+	found  int    // offset of what was found: of the whole text, where nothing was
+	end    int    // where that ends
+	here   string // its path; "" for the whole text
+	list   string // the path of the list of which it is an element; "" for a member
 }
 
-// note remembers that what has the path here begins at the first token after offset, and walks it.
-func (s *search) note(here string, offset int64) {
+// searchFor is the search for a path in data, which is valid.
+func searchFor(data []byte, path string) search {
+	s := search{data: data, path: path, found: next(data, 0)}
+	s.walk()
+	return s
+}
+
+// walk searches.
+func (s *search) walk() {
+	s.dec = jsontext.NewDecoder(bytes.NewReader(s.data), jsontext.AllowDuplicateNames(true))
+	s.value("")
+}
+
+// fits reports whether what has the path here, and begins at offset, is what is searched for, or nearer to it.
+func (s *search) fits(here string, offset int) bool {
+	if s.path == "" {
+		return offset == s.offset
+	}
 	rest, leads := strings.CutPrefix(s.path, here)
-	if leads && len(here) > s.best && (rest == "" || rest[0] == '.' || rest[0] == '[') {
-		s.found, s.best = next(s.data, int(offset)), len(here)
+	return leads && len(here) > len(s.here) && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// note remembers that what has the path here, in a list or not, begins at the first token after offset, and walks it.
+func (s *search) note(here, list string, offset int64) {
+	if begin := next(s.data, int(offset)); s.fits(here, begin) {
+		s.found, s.here, s.list = begin, here, list
 		defer func() {
-			if s.best == len(here) {
+			if s.here == here {
 				s.end = int(s.dec.InputOffset())
 			}
 		}()
@@ -115,20 +140,23 @@ func (s *search) value(here string) {
 			before := s.dec.InputOffset()
 			name, err := s.dec.ReadToken()
 			if err != nil {
-				return // not of a text that is valid
+				return // the text is not valid
 			}
 			path := name.String()
 			if here != "" {
 				path = here + "." + path
 			}
-			s.note(path, before)
+			s.note(path, "", before)
 		}
 		_, _ = s.dec.ReadToken()
 	case '[':
 		_, _ = s.dec.ReadToken()
 		for i := 0; s.dec.PeekKind() != ']'; i++ {
+			if s.dec.PeekKind() == jsontext.KindInvalid {
+				return // the text is not valid
+			}
 			path := here + "[" + strconv.Itoa(i) + "]"
-			s.note(path, s.dec.InputOffset())
+			s.note(path, here, s.dec.InputOffset())
 		}
 		_, _ = s.dec.ReadToken()
 	default:

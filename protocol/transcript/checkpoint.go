@@ -189,6 +189,12 @@ func (s Settings) overlay(later Settings) Settings {
 	if later.Turns != nil {
 		s.Turns = later.Turns
 	}
+	if later.Program != nil {
+		s.Program = later.Program
+	}
+	if later.ProgramSession != nil {
+		s.ProgramSession = later.ProgramSession
+	}
 	s.At = later.At
 	return s
 }

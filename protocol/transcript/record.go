@@ -65,7 +65,21 @@ type (
 		Approvals *string `json:"approvals,omitzero"`
 		// Turns are how turns run, as far as somebody said it for this session.
 		Turns *protocol.TurnSettings `json:"turns,omitzero"`
-		At    time.Time              `json:"at"` // UTC
+		// Program is the program of another make that the agent runs as; nil for none. A session
+		// has one from its beginning, or never.
+		Program *protocol.AgentProgram `json:"program,omitzero"`
+		// ProgramSession is what the program has of the conversation.
+		ProgramSession *ProgramSession `json:"program_session,omitzero"`
+		At             time.Time       `json:"at"` // UTC
+	}
+
+	// ProgramSession is the conversation as the program of another make has it.
+	ProgramSession struct {
+		// Of is the id of the session when the program had it: a copy of the session, or the one
+		// that a reset began, has none.
+		Of string `json:"of"`
+		// ID is the program's own name of it.
+		ID string `json:"id"`
 	}
 
 	// Message is one whole message of the conversation. A user's message opens

@@ -39,7 +39,7 @@ func TestLimitOfOneAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": &stdio.Launcher{CommandLine: player{}, Graces: rungs, Guard: guard}}})
+	s := supervisor.New(supervisor.Options{Launcher: &stdio.Launcher{CommandLine: player{}, Graces: rungs, Guard: guard}})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()

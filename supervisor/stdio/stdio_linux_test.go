@@ -327,9 +327,7 @@ func TestSend(t *testing.T) {
 // middle of its turn; the other does not notice, and the first comes back with
 // the arguments that resume.
 func TestKillInTurn(t *testing.T) {
-	s := supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{
-		"": &stdio.Launcher{CommandLine: player{}, Graces: proc.Graces{Shutdown: time.Second}},
-	}})
+	s := supervisor.New(supervisor.Options{Launcher: &stdio.Launcher{CommandLine: player{}, Graces: proc.Graces{Shutdown: time.Second}}})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -415,7 +413,7 @@ func TestLastWordsAreOfTheTurn(t *testing.T) {
 // BenchmarkSend is one prompt and its answer through the supervisor and two
 // pipes.
 func BenchmarkSend(b *testing.B) {
-	s := supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": &stdio.Launcher{CommandLine: player{}}}})
+	s := supervisor.New(supervisor.Options{Launcher: &stdio.Launcher{CommandLine: player{}}})
 	ctx, cancel := context.WithCancel(b.Context())
 	defer s.Run(ctx)
 	defer cancel()

@@ -42,7 +42,7 @@ func newWard(t *testing.T, l *stdio.Launcher) *ward {
 	core, logs := observer.New(zap.InfoLevel)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	w := &ward{T: t, ctx: ctx, logs: logs, Supervisor: supervisor.New(supervisor.Options{
-		Launchers: map[string]supervisor.Launcher{"": l}, Log: zap.New(core), StopTimeout: patience,
+		Launcher: l, Log: zap.New(core), StopTimeout: patience,
 	})}
 	w.end = sync.OnceFunc(func() {
 		defer cancel()

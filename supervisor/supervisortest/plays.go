@@ -81,6 +81,10 @@ func (c *Child) answer(cmd protocol.Command) {
 		c.Respond(cmd, c.known(cmd.RequestID, cmd))
 	case protocol.UpdateContext:
 		c.Respond(cmd, ok{"ok": true})
+	case protocol.ListJobs:
+		c.Respond(cmd, ok{"ok": true, "jobs": []ok{
+			{"job_id": "1", "command": "make serve", "running": true, "started_at": "2026-01-02T03:04:05Z", "output_bytes": 120},
+		}})
 	case protocol.GetNotes:
 		c.Respond(cmd, ok{"ok": true, "notes": []ok{}})
 	case protocol.SetCwd:
@@ -92,7 +96,7 @@ func (c *Child) answer(cmd protocol.Command) {
 	case protocol.SetPermissions:
 		c.Respond(cmd, ok{"ok": true, "permissions": ok{"preset": cmd.Preset}})
 	case protocol.Compact:
-		c.Respond(cmd, ok{"ok": true, "compacted": false, "reason": "the conversation is short"})
+		c.compact(cmd)
 	case protocol.Undo:
 		c.undo(cmd)
 	case protocol.NewSession:
@@ -104,6 +108,14 @@ func (c *Child) answer(cmd protocol.Command) {
 		id := cmd.Ident()
 		c.Emit(protocol.Error{ID: &id, Message: cmd.Name() + " is not played"})
 	}
+}
+
+func (c *Child) compact(cmd protocol.Compact) {
+	if c.spec.ID == "copycat" { // an agent of another make, of that kind
+		c.Respond(cmd, map[string]any{"ok": false, "error": "compact: an agent of kind copycat does not offer this", "reason": protocol.Unsupported})
+		return
+	}
+	c.Respond(cmd, map[string]any{"ok": true, "compacted": false, "reason": "the conversation is short"})
 }
 
 func (c *Child) undo(cmd protocol.Undo) {

@@ -41,7 +41,9 @@ export interface Frames {
         tokens_before?: number;
         tokens_after?: number;
         reason?: string;
-      };
+      }
+      | { type: "context_given"; reason: string; messages: number; omitted?: number }
+      | { type: "foreign"; protocol: string; message: unknown };
   };
   agent_end: {
     type: "agent_end";
@@ -81,6 +83,7 @@ export interface Frames {
     budget_tokens: number;
     halted_at_iteration_limit: boolean;
     last_action_at?: string;
+    kind?: string;
   };
   permission_request: {
     type: "permission_request";
@@ -96,6 +99,7 @@ export interface Frames {
     command?: string;
     deadline: string;
     decisions: Array<"allow_once" | "allow_session" | "deny">;
+    options?: Array<{ option_id: string; name: string; kind: "allow_once" | "allow_session" | "deny" }>;
   };
   permission_end: {
     type: "permission_end";

@@ -37,6 +37,12 @@ export type CreateAgentParams = {
     fallback_model?: string | null;
   } | null;
   parent_agent_id?: string | null;
+  kind?: string | null;
+  command?: Array<string> | null;
+  args?: Array<string> | null;
+  home?: "own" | "user" | null;
+  sandbox?: boolean | null;
+  models?: string | null;
   if_exists?: "fail" | "use" | null;
   initial_message?: string | null;
   env?: Record<string, string> | null;
@@ -91,6 +97,7 @@ export type ListAgentsResult = {
     incarnation: number;
     restarts: number;
     is_temp: boolean;
+    kind?: string;
     parent_agent_id: string | null;
     provenance: string;
     child_count: number;
@@ -116,6 +123,7 @@ export type ListAgentsResult = {
       command?: string;
       deadline: string;
       decisions: Array<"allow_once" | "allow_session" | "deny">;
+      options?: Array<{ option_id: string; name: string; kind: "allow_once" | "allow_session" | "deny" }>;
     }>;
     unsaved_permissions?: {
       preset: string;
@@ -134,6 +142,21 @@ export type ListAgentsResult = {
     cpu_s: number | null;
     tokens_used: number | null;
     cost_usd_used: number | null;
+  }>;
+};
+
+export type ListKindsParams = {
+};
+export type ListKindsResult = {
+  kinds: Array<{
+    kind: string;
+    protocol: "acp" | "claude" | "codex" | "pi" | "nexus" | "pipe";
+    command: Array<string>;
+    home: "own" | "user";
+    sandbox: boolean;
+    models: string | null;
+    agents: boolean;
+    path: string | null;
   }>;
 };
 
@@ -156,6 +179,7 @@ export type ListSessionsResult = {
     model: string | null;
     permission_level: string | null;
     cwd: string | null;
+    kind?: string;
     active: boolean;
     damaged?: string;
   }>;
@@ -384,6 +408,7 @@ export type RunPlanParams = {
       turn_s?: number | null;
       agents?: number | null;
     } | null;
+    kind?: string | null;
   } | null;
   context?: {
     files?: Array<string> | null;
@@ -719,6 +744,7 @@ export type GetPermissionsResult = {
     command?: string;
     deadline: string;
     decisions: Array<"allow_once" | "allow_session" | "deny">;
+    options?: Array<{ option_id: string; name: string; kind: "allow_once" | "allow_session" | "deny" }>;
   }>;
 };
 
@@ -838,6 +864,7 @@ export type RespondPermissionParams = {
   request_id: string;
   decision: "allow_once" | "allow_session" | "deny";
   reason?: string | null;
+  option_id?: string | null;
 };
 export type RespondPermissionResult = { responded: boolean; request_id: string; decision: "allow_once" | "allow_session" | "deny" };
 
@@ -859,6 +886,20 @@ export type SetSystemPromptResult = { updated: boolean };
 export type ListToolsParams = {
 };
 export type ListToolsResult = { tools: Array<{ name: string; description: string; input_schema: unknown }> };
+
+export type ListJobsParams = {
+};
+export type ListJobsResult = {
+  jobs: Array<{
+    job_id: string;
+    command: string;
+    running: boolean;
+    started_at: string;
+    ended_at?: string;
+    result?: string;
+    output_bytes: number;
+  }>;
+};
 
 export type MCPListServersParams = {
 };
@@ -942,6 +983,8 @@ export interface Methods {
   destroyAgent(params: DestroyAgentParams, options?: CallOptions): Promise<DestroyAgentResult>;
   /** List the agents that the server runs. */
   listAgents(params?: ListAgentsParams, options?: CallOptions): Promise<ListAgentsResult>;
+  /** List the kinds of agents of other makes that create_agent takes. */
+  listKinds(params?: ListKindsParams, options?: CallOptions): Promise<ListKindsResult>;
   /** List the saved sessions, the latest used first. */
   listSessions(params?: ListSessionsParams, options?: CallOptions): Promise<ListSessionsResult>;
   /** Start an agent from a saved session. */
@@ -1036,6 +1079,8 @@ export interface Methods {
   setSystemPrompt(params: SetSystemPromptParams, options?: CallOptions): Promise<SetSystemPromptResult>;
   /** List the tools that the model may call. */
   listTools(params?: ListToolsParams, options?: CallOptions): Promise<ListToolsResult>;
+  /** List the commands that the agent runs in the background. */
+  listJobs(params?: ListJobsParams, options?: CallOptions): Promise<ListJobsResult>;
   /** List the MCP servers of the agent's configuration. */
   mcpListServers(params?: MCPListServersParams, options?: CallOptions): Promise<MCPListServersResult>;
   /** Report the state of one MCP server. */

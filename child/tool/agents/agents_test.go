@@ -169,7 +169,7 @@ func TestTools(t *testing.T) {
 		},
 		{
 			name: "create all", tool: "nexus_create",
-			input: `{"agent_id":"b","preset":"sandboxed","cwd":"/x","model":"m","system_prompt":"","allowed_write_paths":[],` +
+			input: `{"agent_id":"b","preset":"sandboxed","cwd":"/x","kind":"k","model":"m","system_prompt":"","allowed_write_paths":[],` +
 				`"initial_message":"go"}`,
 			answers: map[string]string{
 				"create_agent": `{"agent_id":"b","restored":true,"message_count":4,"initial_request_id":"r","initial_response":{"content":"went","request_id":"r"}}`,
@@ -177,7 +177,7 @@ func TestTools(t *testing.T) {
 			want: "agent b continues its saved conversation of 4 messages. It answered:\n\nwent",
 			told: []string{
 				"start 1 b: go",
-				`create_agent {"agent_id":"b","preset":"sandboxed","cwd":"/x","model":"m","system_prompt":"","allowed_write_paths":[],` +
+				`create_agent {"agent_id":"b","preset":"sandboxed","cwd":"/x","kind":"k","model":"m","system_prompt":"","allowed_write_paths":[],` +
 					`"initial_message":"go","wait_for_initial_response":true} of turn`,
 				"done 1 b after 0: went",
 			},

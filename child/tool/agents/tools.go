@@ -23,6 +23,7 @@ var createSpec = tool.Spec{
 		`"agent_id":{"type":"string","description":"its name: letters, digits, '.', '_' and '-'; with a leading dot it is temporary and nothing of it is saved"},` +
 		`"preset":{"type":"string","description":"what it may do: trusted or sandboxed (the default)"},` +
 		`"cwd":{"type":"string","description":"its working directory, absolute; yours if missing"},` +
+		`"kind":{"type":"string","description":"a kind of agents of another make, which the configuration lets agents have: its program answers, confined to what you may do at most"},` +
 		`"model":{"type":"string","description":"its model, or PROVIDER/MODEL"},` +
 		`"system_prompt":{"type":"string","description":"the whole of its system prompt"},` +
 		`"allowed_write_paths":{"type":"array","items":{"type":"string"},"description":"the only directories that it may change, absolute; none if empty"},` +
@@ -35,6 +36,7 @@ type createInput struct {
 	AgentID           string    `json:"agent_id"`
 	Preset            *string   `json:"preset,omitzero"`
 	Cwd               *string   `json:"cwd,omitzero"`
+	Kind              *string   `json:"kind,omitzero"`
 	Model             *string   `json:"model,omitzero"`
 	SystemPrompt      *string   `json:"system_prompt,omitzero"`
 	AllowedWritePaths *[]string `json:"allowed_write_paths,omitzero"`
@@ -44,6 +46,9 @@ type createInput struct {
 
 func (in createInput) summary() string {
 	text := "create agent " + in.AgentID
+	if in.Kind != nil {
+		text += " of kind " + preview(*in.Kind)
+	}
 	if in.Preset != nil {
 		text += " (" + *in.Preset + ")"
 	}

@@ -154,18 +154,34 @@ func (in copyInput) run(ctx context.Context, _ *files, s Space) (tool.Result, er
 	if info.Size() > maxCopy {
 		return tool.Result{}, fmt.Errorf("copy %s: it has %d bytes, at most %d are copied", in.From, info.Size(), maxCopy)
 	}
+	content := &counted{from: f}
 	c := &change{
-		attempt: "copy", at: to, content: io.LimitReader(f, maxCopy), mode: mode{perm: info.Mode().Perm()},
+		attempt: "copy", at: to, content: content, mode: mode{perm: info.Mode().Perm()},
 		arrives: true, overwrite: protocol.Value(in.Overwrite),
 	}
-	result := tool.Result{Text: fmt.Sprintf("copied %s to %s (%d bytes)", in.From, in.To, info.Size())}
+	var result tool.Result
 	if result.Changed, err = carryOut(ctx, c); err != nil {
 		return tool.Result{}, err
 	}
+	result.Text = fmt.Sprintf("copied %s to %s (%d bytes)", in.From, in.To, content.n)
 	if c.old == nil {
 		result.Created = result.Changed
 	}
 	return result, nil
+}
+
+// counted reads what is copied; it may grow meanwhile.
+type counted struct {
+	from io.Reader
+	n    int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.from.Read(p)
+	if c.n += int64(n); c.n > maxCopy {
+		return n, fmt.Errorf("it has more than %d bytes", maxCopy)
+	}
+	return n, err
 }
 
 type deleteInput struct {

@@ -17,10 +17,14 @@ import (
 // errChanged says that somebody else has been at a file since the change that is to be undone.
 var errChanged = errors.New("something else has changed it since")
 
+// errMovedIn says that a file would leave the space in which programs could have changed it.
+var errMovedIn = errors.New("it came from where the agent may not write without being asked: look at it, and move it back")
+
 // Undo takes back what the tools changed in a turn, the last change first, as far as the space
-// lets them write there now. A file that is not as they left it stays as it is. restored are the
+// lets them write there now. A file that is not as they left it stays as it is, as does one that was moved
+// here from outside of unasked, where the agent writes without asking. restored are the
 // paths that are as before the turn, left the others; both are sorted.
-func Undo(ctx context.Context, s Space, turn time.Time) (restored []string, left []protocol.FileLeft) {
+func Undo(ctx context.Context, s, unasked Space, turn time.Time) (restored []string, left []protocol.FileLeft) {
 	store := s.Snapshots
 	s.Snapshots = nil
 	reasons := map[string]string{} // by path; "" is restored
@@ -31,7 +35,7 @@ func Undo(ctx context.Context, s Space, turn time.Time) (restored []string, left
 		}
 		reason := ""
 		if !e.Undone {
-			if err := s.restore(ctx, store, e); err != nil {
+			if err := s.restore(ctx, unasked, store, e); err != nil {
 				reason = bare(err).Error()
 			}
 		}
@@ -54,7 +58,7 @@ func Undo(ctx context.Context, s Space, turn time.Time) (restored []string, left
 }
 
 // restore takes one change back.
-func (s Space) restore(ctx context.Context, store *snapshot.Store, e *snapshot.Entry) error {
+func (s Space) restore(ctx context.Context, unasked Space, store *snapshot.Store, e *snapshot.Entry) error {
 	p, err := s.again(e.Path)
 	if err != nil {
 		return err
@@ -74,6 +78,11 @@ func (s Space) restore(ctx context.Context, store *snapshot.Store, e *snapshot.E
 		return errors.New(e.Lost)
 	}
 	if e.From != "" {
+		back, err := unasked.again(e.From)
+		if err != nil {
+			return errMovedIn
+		}
+		back.close()
 		if err := s.moveBack(ctx, p, e.From); err != nil {
 			return err
 		}

@@ -44,10 +44,48 @@ func TestUndoTurnAfterTurn(t *testing.T) {
 			}
 		}
 		for turn := 1; turn >= 0; turn-- {
-			_, left := file.Undo(t.Context(), space, time.Unix(int64(turn), 0))
+			_, left := file.Undo(t.Context(), space, space, time.Unix(int64(turn), 0))
 			if diff := cmp.Diff(before[turn], r.tree()); diff != "" || len(left) > 0 {
 				t.Fatalf("history %d, turn %d: left %v\n%s", n, turn, left, diff)
 			}
 		}
+	}
+}
+
+// A program of the agent can change a file that was moved to where it writes, and set its time back. So undo does
+// not bring it to where a person would have to be asked.
+func TestUndoMovesNothingOut(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	r := &room{t: t, dir: dir, tools: map[string]tool.Tool{}}
+	own := file.Space{Cwd: dir}
+	space := file.Space{Cwd: dir, AllowedPaths: []string{outside}, Snapshots: snapshot.New(snapshot.Options{Dir: filepath.Join(t.TempDir(), "was")})}
+	r.open(space)
+	turn := time.Unix(1, 0)
+	space.Snapshots.BeginTurn(turn)
+	tool := filepath.Join(outside, "tool")
+	r.must(os.WriteFile(tool, []byte("good"), 0o777))
+	if _, err := r.run("move_file", "from", tool, "to", "tool"); err != nil {
+		t.Fatal(err)
+	}
+	moved := filepath.Join(dir, "tool")
+	info, err := os.Stat(moved)
+	r.must(err)
+	f, err := os.OpenFile(moved, os.O_WRONLY, 0)
+	r.must(err)
+	_, err = f.WriteString("evil")
+	r.must(err)
+	r.must(f.Close())
+	r.must(os.Chtimes(moved, time.Time{}, info.ModTime()))
+	restored, left := file.Undo(t.Context(), space, own, turn)
+	if _, err := os.Lstat(tool); !os.IsNotExist(err) || len(restored) > 0 || len(left) != 2 {
+		t.Errorf("restored %v, left %v; at its old place: %v", restored, left, err)
+	}
+	r.must(os.WriteFile(filepath.Join(dir, "a"), nil, 0o666))
+	space.Snapshots.BeginTurn(turn.Add(time.Second))
+	if _, err := r.run("move_file", "from", "a", "to", "b"); err != nil {
+		t.Fatal(err)
+	}
+	if restored, left := file.Undo(t.Context(), space, own, turn.Add(time.Second)); len(restored) != 2 || len(left) > 0 {
+		t.Errorf("within: restored %v, left %v", restored, left)
 	}
 }

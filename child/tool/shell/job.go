@@ -11,6 +11,7 @@ import (
 
 	"nexus.internal/child/permission"
 	"nexus.internal/child/sandbox"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/textcut"
 )
 
@@ -23,6 +24,8 @@ const (
 	maxJobOutput = 256 << 20
 	// maxShown is how much of it one answer shows, in bytes.
 	maxShown = 32 << 10
+	// maxShownCommand bounds a command in a list, in bytes.
+	maxShownCommand = 4 << 10
 	// inputPatience is how long a job may take to read what it is given.
 	inputPatience = 5 * time.Second
 )
@@ -140,6 +143,19 @@ func (j *job) state() string {
 		return fmt.Sprintf("running for %v", time.Since(j.began).Round(time.Second))
 	}
 	return "ended: " + j.how
+}
+
+// data is how the job is, for a parent.
+func (j *job) data() protocol.Job {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	d := protocol.Job{
+		JobID: j.id, Command: textcut.Clip(j.command, maxShownCommand), Running: j.ended.IsZero(), StartedAt: j.began.UTC(), OutputBytes: uint64(j.total),
+	}
+	if !d.Running {
+		d.EndedAt, d.Result = new(j.ended.UTC()), j.how
+	}
+	return d
 }
 
 // look is the output from an offset on, as far as one answer shows it, and how the job is.

@@ -11,6 +11,7 @@ import (
 
 	"nexus.internal/child/permission"
 	"nexus.internal/child/tool"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
 )
 
@@ -82,6 +83,18 @@ func (s *Jobs) Notices() string {
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// States are how the jobs are, the oldest first. Nil has none.
+func (s *Jobs) States() []protocol.Job {
+	states := []protocol.Job{}
+	if s == nil {
+		return states
+	}
+	for _, j := range s.list() {
+		states = append(states, j.data())
+	}
+	return states
 }
 
 // String lists the jobs that run, a line each; "" for none.

@@ -179,6 +179,11 @@ func (s *shell) TimeLimit(in jsontext.Value) time.Duration {
 	return c.timeout
 }
 
+// ErrPermissions is the cause of a context whose command is ended because it may do less now.
+var ErrPermissions = errors.New("the permissions have changed")
+
+const killedByChange = "[killed: the permissions have changed, and it could do more]"
+
 func (s *shell) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 	in, err := s.parse(c.Input)
 	if err != nil {
@@ -190,6 +195,9 @@ func (s *shell) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 	p, err := s.start(timed, in, in.stdin != "")
 	if errors.Is(err, context.DeadlineExceeded) {
 		return tool.Result{Text: tooLong(time.Since(began)), IsError: true}, nil
+	}
+	if err != nil && errors.Is(context.Cause(timed), ErrPermissions) {
+		return tool.Result{Text: killedByChange, IsError: true}, nil
 	}
 	if err != nil {
 		return tool.Result{}, err
@@ -210,6 +218,8 @@ func (s *shell) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 	switch {
 	case killed && errors.Is(timed.Err(), context.DeadlineExceeded):
 		return tool.Result{Text: text + tooLong(took), IsError: true}, nil
+	case killed && errors.Is(context.Cause(timed), ErrPermissions):
+		return tool.Result{Text: text + killedByChange, IsError: true}, nil
 	case killed:
 		return tool.Result{Text: text + "[killed: the turn was aborted]", IsError: true}, nil
 	}

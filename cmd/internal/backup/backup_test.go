@@ -22,6 +22,7 @@ import (
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/backup"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/homeformat"
 )
 
 var modified = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -78,7 +79,7 @@ func makeHome(t *testing.T) (home string, saved map[string]string) {
 	t.Helper()
 	home = t.TempDir()
 	saved = map[string]string{
-		"config.schema.json": "{}", "mcp.json": "{}", "NEXUS.md": "Be brief.", "keys.json": "[]", "audit.jsonl": "{}\n", "audit.jsonl.1": "{}\n{}\n",
+		"format.json": `{"format":1}`, "config.schema.json": "{}", "mcp.json": "{}", "NEXUS.md": "Be brief.", "keys.json": "[]", "audit.jsonl": "{}\n", "audit.jsonl.1": "{}\n{}\n",
 		"audit-limited.jsonl": "{}\n", "audit-limited.jsonl.3": "{}\n{}\n", "audit-excess.jsonl": "{}\n",
 		"plans/p.jsonl": "{}\n", "plans/tasks/0123456789abcdef0123456789abcdef.json": "{}\n", "sessions/a.jsonl": "{\"1\"}\n", "sessions/a.files/" + digest: "PNG",
 		"sessions/a.records/00000000000000000001.jsonl": segment,
@@ -89,7 +90,7 @@ func makeHome(t *testing.T) (home string, saved map[string]string) {
 	put(t, home, saved)
 	put(t, home, map[string]string{
 		"server.key": "k", "server-18412.key": "k", "run/lock": "1 2\n", "run/trees/3f58a785c6000000": "{}", "run/temp/.t.jsonl": "{}\n",
-		"logs/server-8765.log": "l", "cache/c": "c", "sessions/.lock": "", "sessions/b.outcomes": "of no session\n", "work/notes": "n",
+		"logs/server-8765.log": "l", "cache/c": "c", "terminal-history.jsonl": "\"h\"\n", "sessions/.lock": "", "sessions/b.outcomes": "of no session\n", "work/notes": "n",
 		"sessions/a.files/notes.txt": "n", "sessions/a.records/notes.txt": "n", "sessions/a.records/00000000000000000002.jsonl.new": "n",
 		"plans/p.jsonl":    "{}\n{\"not whole yet",
 		"sessions/a.jsonl": "{\"1\"}\n{\"",
@@ -176,6 +177,33 @@ func refused(t *testing.T, what string, file []byte) error {
 		t.Errorf("%s: left %v, %v", what, left, failed)
 	}
 	return err
+}
+
+// What a later program has written is refused as that, before it is read on, and nothing is left of it.
+func TestNewer(t *testing.T) {
+	const what = `{"format":%d,"version":"v9","created_at":"2026-01-01T00:00:00Z","keys":true}`
+	for name, c := range map[string]struct {
+		members []entry
+		want    string
+	}{
+		"backup": {
+			[]entry{file("nexus-backup.json", fmt.Sprintf(what, 4)), file("of/a later program", "")},
+			`nexus-backup.json says that this backup has format 4, as nexus "v9" left it, and this program reads formats up to 3`,
+		},
+		"home": {
+			[]entry{file("nexus-backup.json", fmt.Sprintf(what, 3)), file("format.json", `{"format":2,"version":"v9"}`), file("of/a later program", "")},
+			`format.json says that this home has format 2, as nexus "v9" left it, and this program reads formats up to 1`,
+		},
+	} {
+		parent := t.TempDir()
+		_, err := backup.Restore(t.Context(), bytes.NewReader(pack(t, c.members)), filepath.Join(parent, "home"))
+		if _, newer := errors.AsType[*homeformat.NewerError](err); !newer || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+		if left, failed := os.ReadDir(parent); failed != nil || len(left) > 0 {
+			t.Errorf("%s: left %v, %v", name, left, failed)
+		}
+	}
 }
 
 // A file that the server would not read is not saved.
@@ -328,7 +356,8 @@ func TestHostileArchives(t *testing.T) {
 		"whole":             {[]entry{what, session, end}, ""},
 		"setuid":            {[]entry{what, {header: tar.Header{Name: "sessions/a.jsonl", Mode: 0o6777}, text: "{}"}, end}, ""},
 		"no first member":   {[]entry{session, end}, "it does not begin as one"},
-		"later format":      {[]entry{file("nexus-backup.json", strings.Replace(what.text, "2", "3", 1)), session, end}, "it has format 3, this program reads up to 2"},
+		"format 0":          {[]entry{file("nexus-backup.json", strings.Replace(what.text, "2", "0", 1)), session, end}, "there is no format 0"},
+		"a home's format 0": {[]entry{what, file("format.json", `{"format":0}`), end}, "format.json does not say which format the home has: there is no format 0"},
 		"no last member":    {[]entry{what, session}, "its end is missing"},
 		"a file is missing": {[]entry{what, end}, "it has 0 files of 0 bytes, not 1 of 2"},
 		"after the end":     {[]entry{what, session, end, file("sessions/b.jsonl", "{}")}, "something follows its end"},

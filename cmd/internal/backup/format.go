@@ -12,11 +12,12 @@ import (
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/logfile"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol/homeformat"
 	"nexus.internal/protocol/mcpfile"
 )
 
 // format is the version of the layout. Restore reads those before it, too.
-const format = 2
+const format = 3
 
 const (
 	firstName = "nexus-backup.json"     // of the member that says what it is
@@ -32,7 +33,7 @@ const (
 
 // first is what the first member says.
 type first struct {
-	Format  int       `json:"format"`
+	Format  uint32    `json:"format"`
 	Version string    `json:"version"` // of the program
 	Created time.Time `json:"created_at"`
 	Keys    bool      `json:"keys"`
@@ -60,12 +61,12 @@ var (
 	keys    = []string{"keys.json", "run/signatures"}
 )
 
-// passing is what is in a home and not saved: it belongs to a server or can be made again.
-var passing = regexp.MustCompile(`^(run|logs|cache|server(-[0-9]+)?\.key)$`)
+// passing is what is in a home and not saved: it belongs to a server or a terminal, or can be made again.
+var passing = regexp.MustCompile(`^(run|logs|cache|terminal-history\.jsonl|server(-[0-9]+)?\.key)$`)
 
 // member are the paths that a backup may have.
 var member = regexp.MustCompile(
-	`^(config(\.schema)?\.json|context\.json|mcp\.json|NEXUS\.md|keys\.json|audit(-limited|-excess)?\.jsonl(\.[123])?|run/(last|signatures)|` +
+	`^(format\.json|config(\.schema)?\.json|context\.json|mcp\.json|NEXUS\.md|keys\.json|audit(-limited|-excess)?\.jsonl(\.[123])?|run/(last|signatures)|` +
 		`plans/(?P<plan>[^/]+)\.jsonl|plans/tasks/[0-9a-f]{32}\.json|(?P<dir>sessions|run/temp)/(?P<agent>[^/]+)\.(jsonl|usage|outcomes|files/[0-9a-f]{64}|(events|records)/[0-9]{20}\.jsonl))$`)
 
 // allowed reports whether a member of that name is one of a home.
@@ -89,6 +90,8 @@ func maxSize(name string) int64 {
 	switch name {
 	case "config.json", "config.schema.json":
 		return config.MaxFileSize
+	case homeformat.Name:
+		return homeformat.MaxSize
 	case "mcp.json":
 		return mcpfile.MaxSize
 	case "keys.json":

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"nexus.internal/protocol/homeformat"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 )
@@ -165,8 +166,11 @@ func (u *unpacker) all() error {
 	if err := u.note(&u.what); err != nil {
 		return err
 	}
-	if u.what.Format < 1 || u.what.Format > format {
-		return &DamagedError{fmt.Errorf("it has format %d, this program reads up to %d", u.what.Format, format)}
+	switch {
+	case u.what.Format < 1:
+		return &DamagedError{errors.New("there is no format 0")}
+	case u.what.Format > format:
+		return &homeformat.NewerError{Path: firstName, Backup: true, Format: u.what.Format, Reads: format, Version: u.what.Version}
 	}
 	for {
 		header, err := u.next()
@@ -279,6 +283,18 @@ func (u *unpacker) file(header *tar.Header) error {
 	}
 	if err != nil {
 		return err
+	}
+	if header.Name == homeformat.Name {
+		text, err := u.root.ReadFile(name)
+		if err == nil {
+			err = homeformat.CheckText(name, text)
+		}
+		if _, newer := errors.AsType[*homeformat.NewerError](err); err != nil && !newer {
+			err = &DamagedError{err}
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return u.root.Chtimes(name, header.ModTime, header.ModTime)
 }

@@ -20,6 +20,7 @@ import (
 
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/homeformat"
 	"nexus.internal/protocol/notes"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/transcript"
@@ -69,7 +70,7 @@ func (b *writer) all(o Options) error {
 	if err != nil {
 		return err
 	}
-	known := slices.Concat(written, logs, keys, []string{notes.FileName, "sessions", "plans"})
+	known := slices.Concat(written, logs, keys, []string{homeformat.Name, notes.FileName, "sessions", "plans"})
 	isKnown := func(entry fs.DirEntry) bool { return slices.Contains(known, entry.Name()) }
 	if !slices.ContainsFunc(entries, isKnown) {
 		return errors.New("it is no home of nexus: it has no sessions, no configuration and no logs (--home names the home)")
@@ -77,7 +78,8 @@ func (b *writer) all(o Options) error {
 	if err := b.note(firstName, first{Format: format, Version: o.Version, Created: b.now, Keys: !o.NoKeys}); err != nil {
 		return err
 	}
-	errs := []error{b.logs(), b.opened(notes.FileName, openPlain)}
+	// Restore refuses a later format before it reads on.
+	errs := []error{b.opened(homeformat.Name, openPlain), b.logs(), b.opened(notes.FileName, openPlain)}
 	for _, name := range written {
 		errs = append(errs, b.opened(name, safefile.OpenLinked))
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
@@ -27,10 +28,18 @@ func agentsTable(p *printer, agents api.ListAgentsResult, _ []string) error {
 	for _, agent := range agents.Agents {
 		rows = append(rows, []string{
 			agent.AgentID, agent.State, orDash(agent.PID), fmt.Sprint(agent.MessageCount), fmt.Sprint(agent.PendingPermissions), fmt.Sprint(agent.Restarts),
-			orDash(agent.Model), orDash(agent.Cwd),
+			orDash(madeBy(agent.Kind, agent.Model)), orDash(agent.Cwd),
 		})
 	}
 	return p.Listing(rows)
+}
+
+// madeBy is what answers for an agent: its model, after the kind of one of another make.
+func madeBy(kind, model *string) *string {
+	if kind == nil {
+		return model
+	}
+	return new(strings.TrimSuffix(*kind+"/"+protocol.Value(model), "/"))
 }
 
 // orDash is a value for a table, "-" for one that is missing or empty.
@@ -41,28 +50,62 @@ func orDash[T int | string](value *T) string {
 	return cmp.Or(fmt.Sprint(*value), "-")
 }
 
+// kindsTable writes what list_kinds says.
+func kindsTable(p *printer, kinds api.ListKindsResult, _ []string) error {
+	rows := [][]string{{"KIND", "PROTOCOL", "COMMAND", "HOME", "SANDBOX", "FOUND"}}
+	for _, k := range kinds.Kinds {
+		command := strings.Join(k.Command, " ")
+		rows = append(rows, []string{k.Kind, k.Protocol, orDash(&command), k.Home, yesNo(k.Sandbox), orDash(k.Path)})
+	}
+	return p.Listing(rows)
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+const createHelp = `Start an agent, or continue the saved one of that name. With --kind it is an agent of another make: what
+stands after -- is its program and the arguments, in the place of the kind's own.
+
+  nexus-rpc create reviewer --kind acp --program-home user -- gemini --acp`
+
 // create is the verb that creates an agent.
 type create struct {
 	p                  api.CreateAgentParams
+	env                []string // NAME=VALUE
 	trusted, sandboxed bool
+	yolo               bool
 }
 
 func (v *create) flags(f *pflag.FlagSet) {
 	f.BoolVar(&v.trusted, "trusted", false, "the same as --preset trusted")
 	f.BoolVar(&v.sandboxed, "sandboxed", false, "the same as --preset sandboxed")
-	f.Var(optional{&v.p.Preset}, "preset", "permission level: trusted or sandboxed")
+	f.BoolVar(&v.yolo, "yolo", false, "the same as --preset yolo, which asks for nothing, where the server's configuration allows it (allow_yolo)")
+	f.Var(optional{&v.p.Preset}, "preset", "permission level: trusted, sandboxed, or one of the configuration")
 	f.Var(optional{&v.p.Model}, "model", "model, as ID or PROVIDER/ID")
 	f.Var(optional{&v.p.Provider}, "provider", "provider of the model")
 	f.Var(optional{&v.p.Cwd}, "cwd", "working directory (default: this one; a saved agent keeps its own)")
 	f.Var(optional{&v.p.SystemPrompt}, "system", "system prompt")
 	f.Var(optional{&v.p.Approvals}, "approvals", "how calls that need an approval are decided: ask (see approvals) or deny")
+	f.Var(optional{&v.p.Kind}, "kind", "kind of an agent of another make (see kinds); what follows -- is its program")
+	f.Var(optional{&v.p.Home}, "program-home", "what such a program finds as HOME: own or user")
+	f.Var(optionalBool{&v.p.Sandbox}, "sandbox", "whether the kernel confines such a program: true or false")
+	f.Lookup("sandbox").NoOptDefVal = "true"
+	f.Var(optional{&v.p.Models}, "models", "provider whose models such a program reaches through the server, without a key")
+	f.StringArrayVar(&v.env, "env", nil, "variable `NAME=VALUE` for the agent's programs, or NAME for the value that it has here; may be repeated")
 	f.Var(optional{&v.p.IfExists}, "if-exists", "if an agent of that name runs: fail (the default) or use it")
 }
 
-func (v *create) check(*pflag.FlagSet, []string) error {
-	for preset, chosen := range map[string]bool{rights.Trusted: v.trusted, rights.Sandboxed: v.sandboxed} {
+func (v *create) check(f *pflag.FlagSet, args []string) error {
+	if err := v.checkProgram(f.ArgsLenAtDash(), args); err != nil {
+		return err
+	}
+	for preset, chosen := range map[string]bool{rights.Trusted: v.trusted, rights.Sandboxed: v.sandboxed, rights.Yolo: v.yolo} {
 		if chosen && v.p.Preset != nil {
-			return Usage("--preset, --trusted and --sandboxed exclude each other")
+			return Usage("--preset, --trusted, --sandboxed and --yolo exclude each other")
 		}
 		if chosen {
 			v.p.Preset = &preset
@@ -71,15 +114,46 @@ func (v *create) check(*pflag.FlagSet, []string) error {
 	return absolute(v.p.Cwd)
 }
 
-func (v *create) run(ctx context.Context, a *App, c *client.Client, args []string) error {
-	if len(args) == 1 {
+// checkProgram takes what stands after --, and the variables. dash is how many arguments stand before
+// it, -1 without it.
+func (v *create) checkProgram(dash int, args []string) error {
+	if dash < 0 {
+		dash = len(args)
+	}
+	switch {
+	case dash > 1:
+		return Usage("want one AGENT, have %d", dash)
+	case len(args) > dash && v.p.Kind == nil:
+		return Usage("a program after -- is for agents of other makes: name their --kind")
+	case len(args) > dash:
+		v.p.Command = new(args[dash:])
+	}
+	if dash == 1 {
 		v.p.AgentID = &args[0]
 	}
+	if len(v.env) == 0 {
+		return nil
+	}
+	env := map[string]string{}
+	for _, pair := range v.env {
+		name, value, given := strings.Cut(pair, "=")
+		if !given {
+			if value, given = os.LookupEnv(name); !given {
+				return Usage("--env %s: there is no such variable here", name)
+			}
+		}
+		env[name] = value
+	}
+	v.p.Env = &env
+	return nil
+}
+
+func (v *create) run(ctx context.Context, a *App, c *client.Client, _ []string) error {
 	if err := api.Check(v.p); err != nil {
 		return err
 	}
 	if v.p.Cwd == nil {
-		here, err := workingDir()
+		here, err := Absolute(a.Cwd)
 		if err != nil {
 			return err
 		}
@@ -188,7 +262,7 @@ func cancel(ctx context.Context, a *App, c *client.Client, args []string) error 
 	if !cancelled.Cancelled && agent == "" {
 		agents, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
 		if err == nil && slices.ContainsFunc(agents.Agents, func(one api.AgentInfo) bool { return one.AgentID == id }) {
-			missing = Usage("%s is an agent: name the send, too, by its REQUEST_ID (%s status %s shows that which runs)", id, a.self(), id)
+			missing = Usage("%s is an agent: name the send, too, by its REQUEST_ID (%s shows that which runs)", id, a.call("status "+id))
 		}
 	}
 	return a.ended(cancelled, cancelled.Cancelled, missing, "cancelled %s\n", id)
@@ -241,16 +315,16 @@ func (a *App) tellWork(agents []api.AgentInfo) {
 	}
 	for _, one := range agents {
 		for _, request := range one.Pending {
-			tell("the server waits for an approval of %s: see %s approvals, or answer with %s deny %s", one.AgentID, a.self(), a.self(), request.RequestID)
+			tell("the server waits for an approval of %s: see %s, or answer with %s", one.AgentID, a.call("approvals"), a.call("deny "+request.RequestID))
 		}
 		switch {
 		case one.RequestID != nil && len(one.Pending) == 0:
-			tell("the server waits for a turn of %s: %s cancel %s %s ends it", one.AgentID, a.self(), one.AgentID, *one.RequestID)
+			tell("the server waits for a turn of %s: %s ends it", one.AgentID, a.call("cancel "+one.AgentID+" "+*one.RequestID))
 		case one.RequestID == nil && one.Queued > 0:
 			tell("the server waits for what is queued for %s", one.AgentID)
 		}
 	}
 	if told > maxTold {
-		a.note("the server waits for %d more: see %s list", told-maxTold, a.self())
+		a.note("the server waits for %d more: see %s", told-maxTold, a.call("list"))
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/cmd/internal/badflag"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/homeformat"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/protocol/shellword"
 	"nexus.internal/protocol/writequeue"
@@ -41,6 +43,13 @@ type Options struct {
 	Stdin   io.Reader
 	Stdout  io.Writer
 	Stderr  io.Writer
+	// Cwd is where agents are created; "" for the directory of this process.
+	Cwd string
+	// Columns is how wide lists are, where Stdout is no terminal that says so; 0 for as wide as they need.
+	Columns int
+	// Slash says that verbs are typed behind a slash, in a talk: what is said names them so, and what
+	// goes wrong is said without the program's name.
+	Slash bool
 }
 
 // App is one command line. Its flags are set once Run has parsed them.
@@ -63,9 +72,10 @@ func New(o Options) *App {
 	t := newTarget(o.Environ)
 	a := &App{
 		Options: o,
-		printer: &printer{name: o.Name, out: t.screen(o.Stdout), errs: t.screen(o.Stderr)},
+		printer: &printer{name: o.Name, slash: o.Slash, out: t.screen(o.Stdout), errs: t.screen(o.Stderr)},
 		target:  t,
 	}
+	a.out.wide = o.Columns
 	a.root = &cobra.Command{
 		Use:           o.Name + " VERB",
 		Short:         o.Summary,
@@ -110,6 +120,9 @@ func (a *App) Add(cmd *cobra.Command) {
 	a.root.AddCommand(cmd)
 }
 
+// Root is the tree of the verbs, for what describes it.
+func (a *App) Root() *cobra.Command { return a.root }
+
 // Alone sets what the program does without a verb, which is to show its help, and its flags.
 func (a *App) Alone(run func(cmd *cobra.Command) error, flags func(*pflag.FlagSet)) {
 	a.root.RunE = func(cmd *cobra.Command, _ []string) error { return run(cmd) }
@@ -149,13 +162,19 @@ func (a *App) Run(ctx context.Context, args []string) int {
 		status, kind = ExitUsage, "USAGE"
 	} else if _, ok := errors.AsType[*noServerError](err); ok {
 		status, kind = ExitNoServer, "NO_SERVER"
+	} else if _, ok := errors.AsType[*homeformat.NewerError](err); ok {
+		status, kind = protocol.ExitHomeNewer, "HOME_NEWER"
 	}
 	switch {
 	case err.Error() == "":
 	case a.errorsAsJSON(args, status == ExitUsage):
 		a.errorJSON(err, kind)
 	default:
-		a.note("%s", block(a.advise(ran, err)))
+		text := a.advise(ran, err)
+		if a.Slash && status == ExitUsage { // cobra has the verb's name
+			text = strings.ReplaceAll(text, a.Name+" ", "/")
+		}
+		a.note("%s", block(text))
 	}
 	return status
 }
@@ -212,8 +231,12 @@ func (a *App) adviseKey() string {
 	}
 }
 
-// self is how this program is called, as far as it matters which server is meant.
-func (a *App) self() string {
+// call is how a verb is called here: with this program's name, and as far as it matters with the server
+// that is meant.
+func (a *App) call(verb string) string {
+	if a.Slash {
+		return "/" + verb
+	}
 	name := a.Name
 	if a.home != "" {
 		name += " --home " + shellword.Quote(a.home)
@@ -221,7 +244,7 @@ func (a *App) self() string {
 	if a.portFrom == fromFlag {
 		name += fmt.Sprintf(" --port %d", a.Port)
 	}
-	return name
+	return name + " " + verb
 }
 
 // usageError is a command line that cannot be meant.
@@ -246,12 +269,6 @@ func Args(least, most int) cobra.PositionalArgs {
 		}
 		return nil
 	}
-}
-
-// Interruptible is a context that ends with ctx, or at SIGINT or SIGTERM. The caller must
-// call stop; from then on these signals end the program.
-func Interruptible(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
-	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 }
 
 // ExitNoReader is what a shell calls the end by SIGPIPE: whoever read stdout wants no

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 	"unicode"
-	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/pflag"
@@ -123,18 +123,15 @@ func DescribeRequest(agent string, r protocol.PermissionRequest) string {
 // visibleJSON is JSON, or a part of it, with nothing in it that a terminal would act on
 // or hide: such a character is escaped as JSON does, so the value is the same.
 func visibleJSON(text string) string {
-	var b strings.Builder
+	var out []byte
 	for _, r := range text {
-		switch high, low := utf16.EncodeRune(r); {
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		case high != unicode.ReplacementChar:
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
+		if unicode.IsPrint(r) {
+			out = utf8.AppendRune(out, r)
+		} else {
+			out = escaped(out, r)
 		}
 	}
-	return b.String()
+	return string(out)
 }
 
 // visible is text with nothing in it that a terminal would act on or hide: a model
@@ -147,14 +144,18 @@ func visible(text string) string {
 }
 
 // allow is the verb that lets a call run.
-type allow struct{ session bool }
+type allow struct {
+	session bool
+	option  *string
+}
 
 func (v *allow) flags(f *pflag.FlagSet) {
 	f.BoolVar(&v.session, "session", false, "also similar calls, for the rest of the session")
+	f.Var(optional{&v.option}, "option", "one of the request's options, by its option_id, of an agent of another make")
 }
 
 func (v *allow) run(ctx context.Context, a *App, c *client.Client, args []string) error {
-	p := api.RespondPermissionParams{Decision: protocol.AllowOnce}
+	p := api.RespondPermissionParams{Decision: protocol.AllowOnce, OptionID: v.option}
 	if v.session {
 		p.Decision = protocol.AllowSession
 	}
@@ -203,7 +204,7 @@ func respond(ctx context.Context, a *App, c *client.Client, args []string, p api
 	switch kind := client.KindOf(err); {
 	case agent == "", kind == api.KindPermissionRequestNotFound:
 		return fmt.Errorf("no request %s waits: it was answered, ended or never there", id)
-	case kind == api.KindInvalidParams && p.Decision == protocol.AllowSession:
+	case kind == api.KindInvalidParams && p.Decision == protocol.AllowSession && p.OptionID == nil:
 		return fmt.Errorf("%s can be allowed once only: leave out --session", id)
 	}
 	return a.done(responded, err, "%s %s of %s\n", done, id, agent)
@@ -256,6 +257,6 @@ func noteRequest(a *App, one asked) {
 
 // howToAnswer says how somebody answers a request by verbs.
 func (a *App) howToAnswer(one asked) string {
-	rpc := a.self()
-	return fmt.Sprintf("answer with: %s allow %s %s, or %s deny %s %s", rpc, one.AgentID, one.RequestID, rpc, one.AgentID, one.RequestID)
+	which := one.AgentID + " " + one.RequestID
+	return fmt.Sprintf("answer with: %s, or %s", a.call("allow "+which), a.call("deny "+which))
 }

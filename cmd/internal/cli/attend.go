@@ -59,7 +59,7 @@ func (s *attended) attend(ctx context.Context, p api.SendParams) (result api.Sen
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer leave()
-	events := pump(following, &running, s.c.FollowAll(following, "", client.Filter{
+	events := Pump(following, &running, s.c.FollowAll(following, "", client.Filter{
 		Types: []string{"message_update", "turn_start", "turn_end", "permission_request", "permission_end"}, Agents: []string{s.agent},
 	}))
 	patience := time.NewTimer(eventsPatience)
@@ -71,7 +71,7 @@ func (s *attended) attend(ctx context.Context, p api.SendParams) (result api.Sen
 	if !ok {
 		return result, false, nil, nil
 	}
-	below := pump(following, &running, s.c.FollowAll(following, "", client.Filter{Types: []string{"permission_request", "permission_end"}}))
+	below := Pump(following, &running, s.c.FollowAll(following, "", client.Filter{Types: []string{"permission_request", "permission_end"}}))
 	s.askAll(ctx, true)
 	s.tellBusy(ctx, p.WhenBusy)
 	answered := make(chan error, 1)
@@ -139,8 +139,8 @@ func (s *attended) tellBusy(ctx context.Context, whenBusy *string) {
 	}
 }
 
-// pump passes events on until ctx ends, or they do.
-func pump(ctx context.Context, running *sync.WaitGroup, events iter.Seq2[client.Event, error]) <-chan client.Event {
+// Pump passes events on, from a goroutine of running, until ctx ends or they do.
+func Pump(ctx context.Context, running *sync.WaitGroup, events iter.Seq2[client.Event, error]) <-chan client.Event {
 	out := make(chan client.Event)
 	running.Go(func() {
 		defer close(out)
@@ -201,7 +201,7 @@ func (s *attended) step(event protocol.AssistantEvent) {
 		s.called = s.text.length > 0
 		s.calls[e.ToolID] = shownCall{e.ToolName, time.Now()}
 	case protocol.ToolcallInput:
-		s.line("○ " + strings.TrimRight(s.calls[e.ToolID].name+" "+mainInput(e.Input, s.person.width()), " "))
+		s.line("○ " + strings.TrimRight(s.calls[e.ToolID].name+" "+MainInput(e.Input, s.person.width()), " "))
 	case protocol.ToolcallResult:
 		s.result(e)
 	case protocol.Retry:
@@ -246,8 +246,9 @@ func (s *attended) note(text string) {
 	s.a.note("%s", text)
 }
 
-// mainInput is the member of a call's input that tells most, else the whole.
-func mainInput(input []byte, most int) string {
+// MainInput is the member of a call's input that tells most, else the whole: its first line, of at
+// most that many characters.
+func MainInput(input []byte, most int) string {
 	for _, member := range []string{"command", "path", "pattern", "url", "agent_id", "job", "to", "query"} {
 		if value := gjson.GetBytes(input, member); value.Type == gjson.String && value.Str != "" {
 			return firstOf(value.Str, most)
@@ -292,15 +293,15 @@ func (s *attended) settle(e protocol.PermissionEnd) {
 // created by it.
 func (s *attended) ask(ctx context.Context, one asked) {
 	known := slices.ContainsFunc(s.waiting, func(other asked) bool { return other.RequestID == one.RequestID })
-	if known || !isBelow(ctx, s.c, one.AgentID, s.agent) {
+	if known || !IsBelow(ctx, s.c, one.AgentID, s.agent) {
 		return
 	}
 	s.waiting = append(s.waiting, one)
 	s.next()
 }
 
-// isBelow reports whether an agent is the one above, or was created by it or by one that it created.
-func isBelow(ctx context.Context, c *client.Client, agent, above string) bool {
+// IsBelow reports whether an agent is the one above, or was created by it or by one that it created.
+func IsBelow(ctx context.Context, c *client.Client, agent, above string) bool {
 	if agent == above {
 		return true
 	}

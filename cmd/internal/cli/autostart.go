@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,6 +66,19 @@ func startServer(cfg *config.Config, port int, environ, flags []string) (s start
 		err = errors.New("it ended at once")
 	}
 	return s, fmt.Errorf("the server did not start: %s (log: %s): %w", lastLine(logFile, before), logPath, err)
+}
+
+// freePortAfter is the first port after the given one where nothing listens on this machine. These
+// are few, so that so are the logs, which have the port in their names.
+func freePortAfter(port int) (int, error) {
+	const most = 100
+	for next := port + 1; next <= port+most; next++ {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(next)))
+		if err == nil {
+			return next, l.Close()
+		}
+	}
+	return 0, fmt.Errorf("the ports after %d are taken", port)
 }
 
 // findNexus is the nexus beside this program, or the one on PATH.

@@ -26,6 +26,14 @@ var flagValues = map[string]string{
 	"when-busy": "queue|reject|steer", "on-crash": "fail|retry", "approvals": "ask|deny", "if-exists": "fail|use",
 }
 
+// valuesOf is the annotation of a flag with the values that it may have.
+const valuesOf = "values"
+
+// OneOf has a shell learn the values that a flag of cmd may have.
+func OneOf(cmd *cobra.Command, flag string, values []string) {
+	_ = cmd.Flags().SetAnnotation(flag, valuesOf, values) // it fails where there is none
+}
+
 // choice is a name that a word may become, and a word about it.
 type choice struct{ name, about string }
 
@@ -35,7 +43,11 @@ func completing(args []string) bool { return len(args) > 0 && strings.HasPrefix(
 // completes has a shell learn what the arguments and flags of cmd, and of all below it, may be.
 func (a *App) completes(cmd *cobra.Command) {
 	register := func(f *pflag.Flag) {
-		if what := flagValues[f.Name]; what != "" {
+		what := flagValues[f.Name]
+		if values := f.Annotations[valuesOf]; values != nil {
+			what = strings.Join(values, "|")
+		}
+		if what != "" {
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 				return a.complete(cmd, what, args, typed)
 			}) // it fails where there is one

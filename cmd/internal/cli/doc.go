@@ -5,7 +5,7 @@
 //	os.Exit(app.Run(ctx, os.Args[1:]))
 //
 // Exit statuses (SPEC §2.2): 0 done, 1 the server said no, 2 usage, 3 no
-// server. What was asked for goes to stdout, for people or as values (--output);
+// server, 78 the home is of a later format. What was asked for goes to stdout, for people or as values (--output);
 // everything else goes to stderr.
 //
 // list, create and load start a server if none runs, and say so on stderr. The

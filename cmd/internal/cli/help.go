@@ -2,9 +2,7 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -27,7 +25,7 @@ func VerbsOnly(cmd *cobra.Command, args []string) error {
 }
 
 // nexusVerbs are the verbs that nexus has and nexus-rpc has not.
-var nexusVerbs = []string{"backup", "chaos", "config", "doctor", "init", "logs", "restore", "serve"}
+var nexusVerbs = []string{"acp", "backup", "chaos", "config", "doctor", "init", "logs", "probe", "restore", "serve", "top"}
 
 // unknownVerb is the usage error for a verb that parent has not.
 func unknownVerb(parent *cobra.Command, name string) error {
@@ -133,15 +131,15 @@ func (a *App) inVerbs(ran *cobra.Command, text string) string {
 			verb := verbOf(name, verbs())
 			setter := settersUse.FindStringSubmatch(verb)
 			if verb, _, _ = strings.Cut(verb, " AGENT"); verb != "" && setter == nil {
-				return a.self() + " " + verb + strings.TrimPrefix(found, name)
+				return a.call(verb) + strings.TrimPrefix(found, name)
 			}
 			if args := ran.Flags().Args(); agent == "" && len(args) > 0 && agentFirst.MatchString(ran.Use) {
 				agent = args[0]
 			}
 			if setter != nil {
-				return a.self() + " " + setter[1] + " " + cmp.Or(agent, "AGENT") + " " + cmp.Or(onlyText(params), setter[2])
+				return a.call(setter[1] + " " + cmp.Or(agent, "AGENT") + " " + cmp.Or(onlyText(params), setter[2]))
 			}
-			return a.self() + " " + wholeCall(m, agent, cmp.Or(params, limitNamed(text, shapes[name])))
+			return a.call(wholeCall(m, agent, cmp.Or(params, limitNamed(text, shapes[name]))))
 		}
 		flag := strings.ReplaceAll(strings.TrimSuffix(name, "_s"), "_", "-") // that of a time in seconds takes a unit
 		if ran.Flags().Lookup(flag) != nil {
@@ -231,14 +229,4 @@ func helpVerb(root *cobra.Command) *cobra.Command {
 			return verb.Help()
 		},
 	}
-}
-
-// version prints the version of the program.
-func version(_ context.Context, a *App, _ []string) error {
-	said := struct {
-		Version  string `json:"version"`
-		Go       string `json:"go"`
-		Platform string `json:"platform"` // OS/ARCH
-	}{a.Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
-	return a.done(said, nil, "%s version %s\n", a.Name, a.Version)
 }

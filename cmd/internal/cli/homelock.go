@@ -7,6 +7,7 @@ import (
 
 	"nexus.internal/bridge/homelock"
 	"nexus.internal/bridge/sessions"
+	"nexus.internal/protocol/homeformat"
 	"nexus.internal/protocol/safefile"
 )
 
@@ -33,10 +34,10 @@ type HomeLock struct {
 
 // LockHome claims a home, whose run directory exists, for this process and the
 // server on port, and removes what temporary agents of a server that was killed
-// left there. The claim ends with the process: what it starts does not inherit
-// it. It fails with a *HomeLockedError if a server that lives has it. The caller must
-// call Release.
-func LockHome(home string, port int) (*HomeLock, error) {
+// left there, after it has called before, whose error it returns. The claim ends with the process:
+// what it starts does not inherit it. It fails with a *HomeLockedError if a server that lives has it,
+// and as homeformat.Check. The caller must call Release.
+func LockHome(home string, port int, before func() error) (*HomeLock, error) {
 	file, err := safefile.Open(homelock.Path(home), os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, fmt.Errorf("claim %s: %w", home, err)
@@ -46,7 +47,13 @@ func LockHome(home string, port int) (*HomeLock, error) {
 		server := homelock.Read(file)
 		return nil, errors.Join(&HomeLockedError{Home: home, PID: server.PID, Port: server.Port}, file.Close())
 	}
+	if err == nil { // a later program's server may have held it until now
+		err = homeformat.Check(home)
+	}
 	if err == nil {
+		if err := before(); err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
 		err = sessions.Tidy(home)
 	}
 	if err == nil {

@@ -9,6 +9,8 @@ import (
 	"nexus.internal/cmd/internal/cli"
 )
 
+func nothing() error { return nil }
+
 // A home is one server's, until its process ends, however it ends.
 func TestHoldHome(t *testing.T) {
 	home := t.TempDir()
@@ -24,7 +26,7 @@ func TestHoldHome(t *testing.T) {
 		}
 	}
 	write() // by a server that was killed
-	first, err := cli.LockHome(home, 9000)
+	first, err := cli.LockHome(home, 9000, nothing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +34,7 @@ func TestHoldHome(t *testing.T) {
 		t.Error("what a killed server left is still there")
 	}
 	write()
-	_, err = cli.LockHome(home, 9001)
+	_, err = cli.LockHome(home, 9001, nothing)
 	held, ok := errors.AsType[*cli.HomeLockedError](err)
 	if want := (cli.HomeLockedError{Home: home, PID: os.Getpid(), Port: 9000}); !ok || *held != want {
 		t.Errorf("a second server: %v, want %v", err, &want)
@@ -46,7 +48,7 @@ func TestHoldHome(t *testing.T) {
 	if _, err := os.Stat(temp); err == nil {
 		t.Error("temporary sessions are still there")
 	}
-	third, err := cli.LockHome(home, 9001)
+	third, err := cli.LockHome(home, 9001, nothing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +67,7 @@ func TestHoldCheck(t *testing.T) {
 			if err := os.Remove(filepath.Join(home, "run", "lock")); err != nil {
 				return err
 			}
-			other, err := cli.LockHome(home, 9001)
+			other, err := cli.LockHome(home, 9001, nothing)
 			if err != nil {
 				return err
 			}
@@ -79,7 +81,7 @@ func TestHoldCheck(t *testing.T) {
 			if err := os.MkdirAll(temp, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			held, err := cli.LockHome(home, 9000)
+			held, err := cli.LockHome(home, 9000, nothing)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,6 +15,7 @@ import (
 // and notes to stderr. It is safe for concurrent use.
 type printer struct {
 	name      string      // of the program
+	slash     bool        // which is not said: Options.Slash
 	format    string      // --output
 	names     string      // where the names are in the values of the verb that runs (namesOf)
 	wrote     atomic.Bool // a value
@@ -59,7 +60,11 @@ func (p *printer) PrintValue(value any) error {
 
 // note tells people something on stderr that is no part of the answer.
 func (p *printer) note(format string, args ...any) {
-	fmt.Fprintf(p.errs, "%s: %s\n", p.name, fmt.Sprintf(format, foreign(args)...))
+	text := fmt.Sprintf(format, foreign(args)...)
+	if !p.slash {
+		text = p.name + ": " + text
+	}
+	fmt.Fprintln(p.errs, text)
 }
 
 // say is Printf for people: it is silent where values are wanted.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -134,12 +135,20 @@ func tellSaved(p *printer, saved api.SaveSessionResult, args []string) error {
 	return p.Printf("saved %s\n", saved.SessionName)
 }
 
-func toClone(args []string) api.CloneSessionParams {
-	return api.CloneSessionParams{SrcSession: args[0], DestSession: args[1]}
-}
-
-func tellCloned(p *printer, _ api.CloneSessionResult, args []string) error {
-	return p.Printf("copied %s to %s\n", args[0], args[1])
+// clone copies a session; the copy of an agent that runs, runs.
+func clone(ctx context.Context, a *App, c *client.Client, args []string) error {
+	cloned, err := client.Do(ctx, c, "", api.CloneSession, api.CloneSessionParams{SrcSession: args[0], DestSession: args[1]})
+	if err != nil {
+		return err
+	}
+	all, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
+	if err != nil || !slices.ContainsFunc(all.Agents, func(one api.AgentInfo) bool { return one.AgentID == args[0] && one.PID != nil }) {
+		return a.done(cloned, nil, "copied %s to %s\n", args[0], args[1]) // a key for one agent, which lists none, cannot start others
+	}
+	if _, err := client.Do(ctx, c, "", api.CreateAgent, api.CreateAgentParams{AgentID: &args[1], IfExists: new("use")}); err != nil {
+		return fmt.Errorf("copied %s to %s, but it does not start: %w", args[0], args[1], err)
+	}
+	return a.done(cloned, nil, "copied %s to %s, which runs\n", args[0], args[1])
 }
 
 func toRename(args []string) api.RenameSessionParams {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"nexus.internal/protocol/textcut"
@@ -22,6 +23,7 @@ type screen struct {
 	out      io.Writer
 	terminal *os.File // that out is; nil for none
 	styles   bool     // the terminal shows them
+	wide     int      // columns, where out is no terminal; 0 for any number
 
 	mu   sync.Mutex // guards what follows and the order of writes
 	rest []byte     // the beginning of a character whose end is not written yet
@@ -98,7 +100,9 @@ func (s *screen) flush() error {
 }
 
 // acts reports whether a terminal acts on a character: the controls of C0 but newline
-// and tab, DEL, those of C1, and those that change the direction of text.
+// and tab, DEL, those of C1, and those that change the direction of text. So do those of
+// which nothing is seen: spaces without width, breaks of lines that are no newlines, and tags.
+// The joiners within words and pictures (U+200C, U+200D) are none.
 func acts(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t':
@@ -107,8 +111,18 @@ func acts(r rune) bool {
 		return true
 	case r == 0x061c, r == 0x200e, r == 0x200f, 0x202a <= r && r <= 0x202e, 0x2066 <= r && r <= 0x2069:
 		return true
+	case r == 0x200b, r == 0x2028, r == 0x2029, 0x2060 <= r && r <= 0x2064, r == 0xfeff, 0xe0000 <= r && r <= 0xe007f:
+		return true
 	}
 	return false
+}
+
+// escaped appends a character as JSON escapes it.
+func escaped(out []byte, r rune) []byte {
+	if high, low := utf16.EncodeRune(r); high != utf8.RuneError {
+		return fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+	}
+	return fmt.Appendf(out, `\u%04x`, r)
 }
 
 // harmless is text without what a terminal acts on; on one line if that is wanted. What
@@ -130,7 +144,7 @@ func harmless(text []byte, oneLine bool) []byte {
 		case oneLine && r == '\t':
 			out = append(out, `\t`...)
 		case acts(r):
-			out = fmt.Appendf(out, `\u%04x`, r)
+			out = escaped(out, r)
 		default:
 			out = append(out, text[i:i+n]...)
 		}

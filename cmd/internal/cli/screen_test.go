@@ -3,9 +3,12 @@ package cli_test
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -13,29 +16,27 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/fixtures"
 )
 
-// hostile is what a model, a tool or a file's name may hold: controls of C0, DEL and C1,
-// escape sequences, other directions of text, and what looks like a line of ours.
-const hostile = "a\x1b]0;title\x07\x1b[2J\r\x7f\u0085\u009b31m\u202eb\u2066\u200f\u061c\x00\nforged 1 2\tc"
-
-// actsOn is what a terminal acts on in text.
-func actsOn(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool {
-		bad := r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r <= 0x9f || strings.ContainsRune("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069", r)
-		return !bad
-	}), "")
-}
+// hostile is all that a model, a tool or a file's name may hold, as JSON can have it.
+var hostile = sync.OnceValue(func() string {
+	all := fixtures.Hostile()
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		text.WriteString(all[name])
+	}
+	return strings.ToValidUTF8(text.String(), "\ufffd")
+})
 
 // Nothing that a server, a model or a tool says acts on the terminal, in what a verb
 // prints for people, in its JSON and in its errors; and none makes a line of ours.
 func TestNothingActsOnTheTerminal(t *testing.T) {
-	bad, err := json.Marshal(hostile)
+	bad, err := json.Marshal(hostile())
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As JSON may have it: not escaped where it need not be.
-	text := strings.NewReplacer(`\u007f`, "\x7f", `\u0085`, "\u0085", `\u009b`, "\u009b", `\u202e`, "\u202e").Replace(string(bad))
+	text := string(bad) // nothing is escaped that need not be
 	fill := func(result string) string { return strings.ReplaceAll(result, "BAD", text) }
 	results := map[string]string{
 		"list_agents": `{"agents":[{"agent_id":"a","state":BAD,"model":BAD,"cwd":BAD,"last_error":BAD,"request_id":BAD,
@@ -87,7 +88,7 @@ func TestNothingActsOnTheTerminal(t *testing.T) {
 	} {
 		for _, args := range [][]string{args, append([]string{"--json"}, args...)} {
 			got := run(t, serve, nil, args...)
-			if acts := actsOn(got.stdout + got.stderr); acts != "" || got.stdout+got.stderr == "" {
+			if acts := fixtures.ActsOn(got.stdout + got.stderr); acts != "" || got.stdout+got.stderr == "" {
 				t.Errorf("%v: a terminal acts on %q of\n%s%s", args, acts, got.stdout, got.stderr)
 			}
 			for _, printed := range strings.Split(got.stdout+got.stderr, "\n") {
@@ -101,14 +102,14 @@ func TestNothingActsOnTheTerminal(t *testing.T) {
 		}
 	}
 	// The text is the same for programs.
-	if got := run(t, serve, nil, "--json", "list"); gjson.Get(got.stdout, "agents.0.model").Str != hostile {
+	if got := run(t, serve, nil, "--json", "list"); gjson.Get(got.stdout, "agents.0.model").Str != hostile() {
 		t.Errorf("--json changed the text: %q", got.stdout)
 	}
 }
 
 // An answer comes in pieces, and what a terminal acts on may be spread over them.
 func TestSendOfHostileText(t *testing.T) {
-	answer := "one\x1b[31m two\u202e\u009b and\tthree\n\nfour"
+	answer := "one\x1b[31m two\u202e\u009b and\tthree\n\nfour\u200b\U000e0041\ufeff"
 	var pieces []string
 	for _, r := range answer {
 		pieces = append(pieces, string(r))
@@ -118,7 +119,7 @@ func TestSendOfHostileText(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := run(t, streaming(`"content":`+string(content), pieces...), nil, "send", "a", "x")
-	if want := `one\u001b[31m two\u202e\u009b and` + "\tthree\n\nfour\n"; got.stdout != want || got.status != 0 {
+	if want := `one\u001b[31m two\u202e\u009b and` + "\tthree\n\nfour" + `\u200b\udb40\udc41\ufeff` + "\n"; got.stdout != want || got.status != 0 {
 		t.Errorf("got %d %q, want %q", got.status, got.stdout, want)
 	}
 }
@@ -132,7 +133,7 @@ func FuzzScreen(f *testing.F) {
 	f.Add([]byte("\xe2"), []byte("x\xe2"))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		got := screened(t, first, second)
-		if !utf8.ValidString(got) || actsOn(got) != "" {
+		if !utf8.ValidString(got) || fixtures.ActsOn(got) != "" {
 			t.Errorf("%q, %q: got %q", first, second, got)
 		}
 		if whole := screened(t, append(append([]byte{}, first...), second...)); whole != got {

@@ -249,8 +249,8 @@ func (a *App) Connect(ctx context.Context, start bool) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if found.Detection == client.NoServer && start && !a.noStart && !found.elsewhere(a.Port) {
-		if found, err = a.start(ctx, cfg, found.home); err != nil {
+	if start && !a.noStart && (found.Detection == client.NoServer && !found.elsewhere(a.Port) || a.displaced(found, cfg)) {
+		if found, err = a.start(ctx, cfg, found); err != nil {
 			return nil, err
 		}
 	}
@@ -260,8 +260,7 @@ func (a *App) Connect(ctx context.Context, start bool) (*client.Client, error) {
 	// In a copy of a home lies the key file of another home's server, which may be
 	// the one that listens there.
 	if a.apiKey == "" && cfg.APIKey == "" && !found.holds(a.Port) {
-		return nil, &noServerError{fmt.Sprintf("the server on port %d is not that of %s: name its home by --home, or its key by --api-key @FILE%s",
-			a.Port, home, a.orLeaveOut())}
+		return nil, &noServerError{a.describeStranger(found, home)}
 	}
 	return client.New(client.Options{
 		URL:    found.URL,
@@ -271,8 +270,15 @@ func (a *App) Connect(ctx context.Context, start bool) (*client.Client, error) {
 	})
 }
 
-// start starts a server of the home, whose lock says last.
-func (a *App) start(ctx context.Context, cfg *config.Config, last homelock.Server) (located, error) {
+// displaced reports whether something else listens where a server of the home would: it is
+// started on another port then, unless somebody named that one, or gave a key of that server.
+func (a *App) displaced(found located, cfg *config.Config) bool {
+	stranger := found.Detection == client.NexusServer || found.Detection == client.OtherService
+	return stranger && !found.home.Runs && a.portFrom == "" && a.apiKey == "" && cfg.APIKey == ""
+}
+
+// start starts a server of the home, on the port, or on a free one after it.
+func (a *App) start(ctx context.Context, cfg *config.Config, before located) (located, error) {
 	if a.apiKey != "" || cfg.APIKey != "" {
 		given := "--api-key"
 		if a.apiKey == "" {
@@ -281,7 +287,14 @@ func (a *App) start(ctx context.Context, cfg *config.Config, last homelock.Serve
 		return located{}, &noServerError{fmt.Sprintf("no server on port %d, and none is started, as %s gives a key and a new server makes its own", a.Port, given)}
 	}
 	home := string(cfg.Home)
-	switch {
+	if before.Detection != client.NoServer {
+		port, err := freePortAfter(a.Port)
+		if err != nil {
+			return located{}, &noServerError{err.Error() + ": name a free one by --port"}
+		}
+		a.Port = port
+	}
+	switch last := before.home; {
 	case last.Copied:
 		a.note("%s is a copy of another home: its last server is not known", home)
 	case last.PID > 0 && !last.Runs:
@@ -316,6 +329,18 @@ func (t *target) describe(found located, home string) string {
 	}
 }
 
+// describeStranger is what there is to say of a server on the port that does not hold the home.
+func (t *target) describeStranger(found located, home string) string {
+	said := fmt.Sprintf("the server on port %d is not that of %s", t.Port, home)
+	switch {
+	case !found.home.Runs:
+		said += ", which has none: start one on a free port with " + t.serveOn("0")
+	case found.home.Port > 0:
+		said += fmt.Sprintf(", which is on port %d", found.home.Port)
+	}
+	return said + "; or name that server's home by --home, or its key by --api-key @FILE" + t.orLeaveOut()
+}
+
 // advice is how to get a server where none is, as the end of a sentence about that.
 func (t *target) advice(found located, home string) string {
 	switch {
@@ -338,9 +363,17 @@ func (t *target) orLeaveOut() string {
 
 // serve is the command line that starts a server where this command looks for one.
 func (t *target) serve() string {
-	line := "nexus serve"
 	if t.portFrom == fromFlag {
-		line += fmt.Sprintf(" %d", t.Port)
+		return t.serveOn(strconv.Itoa(t.Port))
+	}
+	return t.serveOn("")
+}
+
+// serveOn is serve with another port; "" for none.
+func (t *target) serveOn(port string) string {
+	line := "nexus serve"
+	if port != "" {
+		line += " " + port
 	}
 	if t.home != "" {
 		line += " --home " + shellword.Quote(t.home)

@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/pflag"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/safefile"
 )
 
@@ -133,7 +135,8 @@ func (v *prompt) check(_ *pflag.FlagSet, args []string) error {
 func (v *prompt) run(ctx context.Context, a *App, c *client.Client, args []string) error {
 	if len(args) == 1 && !v.reset {
 		return show(ctx, a, c, args[0], api.GetSystemPrompt, api.None{}, func(a *App, r api.GetSystemPromptResult) error {
-			return a.Printf("%s\n", strings.TrimRight(r.SystemPrompt+"\n\n"+r.Environment, "\n"))
+			_, err := a.out.Write([]byte(strings.TrimRight(r.SystemPrompt+"\n\n"+r.Environment, "\n") + "\n"))
+			return err
 		})
 	}
 	p := api.SetSystemPromptParams{SystemPrompt: []byte("null")}
@@ -163,6 +166,9 @@ func readText(a *App, path string) (string, error) {
 func permissions(ctx context.Context, a *App, c *client.Client, args []string) error {
 	if len(args) > 1 {
 		return show(ctx, a, c, args[0], api.SetPermissions, api.SetPermissionsParams{Preset: &args[1]}, func(a *App, r api.SetPermissionsResult) error {
+			if r.Preset != args[1] { // what one of the configuration comes to
+				return a.Printf("%s (%s) at once\n", args[1], r.Preset)
+			}
 			return a.Printf("%s at once\n", r.Preset)
 		})
 	}
@@ -220,6 +226,21 @@ func tellTools(a *App, r api.ListToolsResult) error {
 	for _, t := range r.Tools {
 		summary, _, _ := strings.Cut(t.Description, ". ")
 		rows = append(rows, []string{t.Name, firstOf(summary, 100)})
+	}
+	return a.Listing(rows)
+}
+
+func tellJobs(a *App, r protocol.JobList) error {
+	if len(r.Jobs) == 0 {
+		return a.Printf("no jobs\n")
+	}
+	rows := [][]string{{"JOB", "STATE", "STARTED", "OUTPUT", "COMMAND"}}
+	for _, j := range r.Jobs {
+		state := "runs"
+		if !j.Running {
+			state = firstOf(j.Result, 40)
+		}
+		rows = append(rows, []string{j.JobID, state, j.StartedAt.Local().Format(time.DateTime), fmt.Sprint(j.OutputBytes), firstOf(j.Command, 100)})
 	}
 	return a.Listing(rows)
 }

@@ -68,6 +68,17 @@ func findAgent(ctx context.Context, c *client.Client, id string) (s agentStatus,
 	return s, noAgentError(id)
 }
 
+// tellWaking tells a person that an agent goes on with its saved session because somebody asks for it.
+func (a *App) tellWaking(ctx context.Context, c *client.Client, id string) {
+	if !a.Slash && !IsTerminal(a.Stderr) {
+		return
+	}
+	found, err := findAgent(ctx, c, id)
+	if err == nil && found.Session != nil && found.Session.Damaged == "" {
+		a.note("%s is restored from its saved session (%s)", id, Counted(found.Session.MessageCount, "message"))
+	}
+}
+
 // noAgentError is the name of an agent that neither runs nor is saved.
 type noAgentError string
 

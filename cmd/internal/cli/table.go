@@ -104,10 +104,10 @@ func fit(wide []int, most int) {
 	}
 }
 
-// columns is how wide the terminal is that the screen is of; 0 for none.
+// columns is how wide the terminal is that the screen is of, or what was said to be; 0 for neither.
 func (s *screen) columns() int {
 	if s.terminal == nil {
-		return 0
+		return s.wide
 	}
 	columns, _, err := term.GetSize(s.terminal.Fd())
 	if err != nil {

@@ -43,7 +43,7 @@ func (v *send) flags(f *pflag.FlagSet) {
 	f.Var(optional{&v.p.WhenBusy}, "when-busy", "queue (the default), reject or steer")
 	f.Var(optional{&v.p.OnCrash}, "on-crash", "fail (the default) or retry: send it once more after the restart")
 	f.DurationVar(&v.timeout, "timeout", 0, "limit on the turn, as in 90s")
-	f.StringArrayVar(&v.attach, "attach", nil, "a text or an image that goes with the message, read here; may be repeated")
+	f.StringArrayVar(&v.attach, "attach", nil, "`FILE`, a text or an image, that goes with the message and is read here; may be repeated")
 }
 
 func (v *send) check(f *pflag.FlagSet, _ []string) error {
@@ -190,7 +190,7 @@ func notAnswered(a *App, agent string, result api.SendResult) error {
 	case result.StopReason == string(protocol.StopContentFilter):
 		return fmt.Errorf("the answer was cut off by the model's service, which refused or filtered the rest (%s)", result.StopReason)
 	case strings.TrimSpace(protocol.Value(result.Content)) == "":
-		return fmt.Errorf("the model ended the turn without a word: %s messages %s shows what was done", a.self(), agent)
+		return fmt.Errorf("the model ended the turn without a word: %s shows what was done", a.call("messages "+agent))
 	}
 	return nil
 }
@@ -198,7 +198,7 @@ func notAnswered(a *App, agent string, result api.SendResult) error {
 // cancelOnInterrupt cancels the request at the first interrupt; the second one
 // ends the program. The caller must call stop.
 func cancelOnInterrupt(ctx context.Context, a *App, c *client.Client, agent, requestID string) (stop func()) {
-	interrupted, release := Interruptible(ctx)
+	interrupted, release := InterruptibleOnce(ctx)
 	done := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() {
@@ -207,7 +207,6 @@ func cancelOnInterrupt(ctx context.Context, a *App, c *client.Client, agent, req
 			return
 		case <-interrupted.Done():
 		}
-		release()
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelPatience)
 		defer cancel()
 		if _, err := client.Do(limited, c, agent, api.Cancel, api.CancelParams{RequestID: requestID}); err != nil {

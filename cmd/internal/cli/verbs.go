@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ type row struct {
 	start       bool       // a server is started where none runs
 	of          api.Method // the method that the verb is for; zero for none or several
 	short, long string     // help: one line (default: the method's summary), and more than that
+	wakes       bool       // it is about the agent args[0], whose saved session is gone on with if it does not run
 	names       string     // where its values have names (Named); "" if there are none
 	do          verb
 	verbs       []row // of its own
@@ -65,10 +67,11 @@ func verbs() []row {
 	return []row{
 		{use: "detect", short: "Report which service listens on the port", do: local(detect)},
 		{use: "list [FLAGS]", names: "agents.#.agent_id", start: true, of: api.ListAgents.Row(), do: calls(api.ListAgents, nothing, agentsTable)},
-		{use: "create [AGENT] [FLAGS]", names: "agent_id", most: 1, start: true, of: api.CreateAgent.Row(), do: new(create)},
+		{use: "kinds", names: "kinds.#.kind", start: true, of: api.ListKinds.Row(), do: calls(api.ListKinds, nothing, kindsTable)},
+		{use: "create [AGENT] [FLAGS]", names: "agent_id", most: many, start: true, long: createHelp, of: api.CreateAgent.Row(), do: new(create)},
 		{use: "stop AGENT", least: 1, most: 1, of: api.Shutdown.Row(), do: action(stop)},
-		{use: "destroy AGENT", least: 1, most: 1, of: api.DestroyAgent.Row(), do: action(destroy)},
-		{use: "send AGENT MESSAGE [FLAGS]", least: 2, most: 2, of: api.Send.Row(), long: sendHelp, do: new(send)},
+		{use: "destroy AGENT", names: "agent_id", least: 1, most: 1, of: api.DestroyAgent.Row(), do: action(destroy)},
+		{use: "send AGENT MESSAGE [FLAGS]", wakes: true, least: 2, most: 2, of: api.Send.Row(), long: sendHelp, do: new(send)},
 		{use: "status AGENT", names: "[agent.agent_id,session.name]", least: 1, most: 1, short: "Describe an agent", do: action(status)},
 		{use: "cancel [AGENT] REQUEST_ID", least: 1, most: 2, of: api.Cancel.Row(), long: cancelHelp, do: action(cancel)},
 		{use: "approvals [AGENT]", names: "pending.#.request_id", most: 1, of: api.GetPermissions.Row(), short: "List the calls that wait for an approval, of all agents or of one", do: action(approvals)},
@@ -79,32 +82,33 @@ func verbs() []row {
 		{use: "sessions [FLAGS]", names: "sessions.#.name", of: api.ListSessions.Row(), do: new(listSessions)},
 		{use: "load [SESSION] [FLAGS]", names: "agent_id", most: 1, start: true, of: api.LoadSession.Row(), do: new(load)},
 		{use: "save AGENT [SESSION]", names: "session_name", least: 1, most: 2, of: api.SaveSession.Row(), do: calls(api.SaveSession, toSave, tellSaved)},
-		{use: "clone SESSION NAME", least: 2, most: 2, of: api.CloneSession.Row(), do: calls(api.CloneSession, toClone, tellCloned)},
-		{use: "rename SESSION NAME", least: 2, most: 2, of: api.RenameSession.Row(), do: calls(api.RenameSession, toRename, tellRenamed)},
+		{use: "clone SESSION NAME", names: "dest_session", least: 2, most: 2, of: api.CloneSession.Row(), short: "Copy a session as it is now; the copy of an agent that runs, runs", do: action(clone)},
+		{use: "rename SESSION NAME", names: "new_name", least: 2, most: 2, of: api.RenameSession.Row(), do: calls(api.RenameSession, toRename, tellRenamed)},
 		{
-			use: "delete SESSION", least: 1, most: 1, of: api.DeleteSession.Row(),
+			use: "delete SESSION", names: "session_name", least: 1, most: 1, of: api.DeleteSession.Row(),
 			do: ends(api.DeleteSession, toDelete, wasDeleted, "no session %s", "deleted %s\n"),
 		},
 		{
 			use: "import FILE…", names: "name", least: 1, most: many, short: "Save sessions of an earlier program, JSON files, under their own names",
 			do: local(importFiles),
 		},
-		{use: "compact AGENT [FLAGS]", least: 1, most: 1, of: api.Compact.Row(), do: new(compact)},
-		{use: "undo AGENT [FLAGS]", least: 1, most: 1, of: api.Undo.Row(), do: new(undo)},
-		{use: "model AGENT [MODEL]", least: 1, most: 2, of: api.SetModel.Row(), short: "Show the agent's model, or change it from the next turn on", do: action(model)},
-		{use: "cwd AGENT [DIR]", least: 1, most: 2, of: api.SetCwd.Row(), short: "Show the agent's working directory, or change it from the next turn on", do: action(cwd)},
+		{use: "compact AGENT [FLAGS]", wakes: true, least: 1, most: 1, of: api.Compact.Row(), do: new(compact)},
+		{use: "undo AGENT [FLAGS]", wakes: true, least: 1, most: 1, of: api.Undo.Row(), do: new(undo)},
+		{use: "model AGENT [MODEL]", wakes: true, names: "model", least: 1, most: 2, of: api.SetModel.Row(), short: "Show the agent's model, or change it from the next turn on", do: action(model)},
+		{use: "cwd AGENT [DIR]", wakes: true, names: "[policy.cwd,cwd]", least: 1, most: 2, of: api.SetCwd.Row(), short: "Show the agent's working directory, or change it from the next turn on", do: action(cwd)},
 		{
-			use: "prompt AGENT [FILE] [FLAGS]", least: 1, most: 2, of: api.SetSystemPrompt.Row(), do: new(prompt),
+			use: "prompt AGENT [FILE] [FLAGS]", wakes: true, least: 1, most: 2, of: api.SetSystemPrompt.Row(), do: new(prompt),
 			short: "Show the agent's system prompt, or make FILE it from the next turn on (- reads stdin)",
 		},
 		{
-			use: "permissions AGENT [PRESET]", least: 1, most: 2, of: api.SetPermissions.Row(), do: action(permissions),
+			use: "permissions AGENT [PRESET]", wakes: true, names: "preset", least: 1, most: 2, of: api.SetPermissions.Row(), do: action(permissions),
 			short: "Show what the agent may do, or give it another preset at once",
 		},
-		{use: "models AGENT", names: "models.#.model_id", least: 1, most: 1, of: api.ListModels.Row(), do: shows(api.ListModels, api.None{}, tellModels)},
-		{use: "tools AGENT", names: "tools.#.name", least: 1, most: 1, of: api.ListTools.Row(), do: shows(api.ListTools, api.None{}, tellTools)},
-		{use: "mcp AGENT [SERVER] [TARGET] [FLAGS]", names: "[servers.#.name,server.name]|@flatten", least: 1, most: 3, of: api.MCPListServers.Row(), short: "List the agent's MCP servers, or start or end one", long: mcpHelp, do: new(mcp)},
-		{use: "messages AGENT [FLAGS]", least: 1, most: 1, of: api.GetMessages.Row(), do: new(messages)},
+		{use: "models AGENT", wakes: true, names: "models.#.model_id", least: 1, most: 1, of: api.ListModels.Row(), do: shows(api.ListModels, api.None{}, tellModels)},
+		{use: "jobs AGENT", wakes: true, names: "jobs.#.job_id", least: 1, most: 1, of: api.ListJobs.Row(), do: shows(api.ListJobs, api.None{}, tellJobs)},
+		{use: "tools AGENT", wakes: true, names: "tools.#.name", least: 1, most: 1, of: api.ListTools.Row(), do: shows(api.ListTools, api.None{}, tellTools)},
+		{use: "mcp AGENT [SERVER] [TARGET] [FLAGS]", wakes: true, names: "[servers.#.name,server.name]|@flatten", least: 1, most: 3, of: api.MCPListServers.Row(), short: "List the agent's MCP servers, or start or end one", long: mcpHelp, do: new(mcp)},
+		{use: "messages AGENT [FLAGS]", wakes: true, least: 1, most: 1, of: api.GetMessages.Row(), do: new(messages)},
 		{
 			use: "events [AGENT] [FLAGS]", most: 1, do: new(events),
 			short: "Print an agent's events, one JSON object a line, until it is destroyed; without AGENT those of all agents",
@@ -119,14 +123,17 @@ func verbs() []row {
 			short: "Call any method with parameters in JSON and print its result",
 		},
 		{use: "rpc [FLAGS]", start: true, short: "Speak JSON-RPC on stdin and stdout, a line each", long: rpcHelp, do: new(rpcLines)},
-		{use: "version", short: "Print the version of the program", do: local(version)},
+		{use: "version", short: "Print the version of the program", do: local(printVersion)},
 	}
 }
 
 // Verb is a verb of nexus-rpc in a list of them.
 type Verb struct {
-	Args    string // as in AGENT [FILE]
-	Summary string // one line
+	Args    string   // as in AGENT [FILE]
+	Summary string   // one line
+	Long    string   // more than that; "" for no more
+	Flags   string   // a line each; "" for none
+	Verbs   []string // its own, with their arguments
 }
 
 // Verbs are those of nexus-rpc, by their names.
@@ -134,7 +141,16 @@ func Verbs() map[string]Verb {
 	all := map[string]Verb{}
 	for _, r := range verbs() {
 		name, args, _ := strings.Cut(r.use, " ")
-		all[name] = Verb{strings.TrimSpace(strings.Replace(args, "[FLAGS]", "", 1)), cmp.Or(r.short, r.of.Summary)}
+		v := Verb{Args: strings.TrimSpace(strings.Replace(args, "[FLAGS]", "", 1)), Summary: cmp.Or(r.short, r.of.Summary), Long: r.long}
+		if own, ok := r.do.(flagged); ok {
+			flags := pflag.NewFlagSet(name, pflag.ContinueOnError)
+			own.flags(flags)
+			v.Flags = strings.TrimRight(flags.FlagUsages(), "\n")
+		}
+		for _, below := range r.verbs {
+			v.Verbs = append(v.Verbs, below.use)
+		}
+		all[name] = v
 	}
 	return all
 }
@@ -163,6 +179,9 @@ func (a *App) command(r row) *cobra.Command {
 				return err
 			}
 			defer c.Close()
+			if r.wakes {
+				a.tellWaking(cmd.Context(), c, args[0])
+			}
 			return r.do.run(cmd.Context(), a, c, args)
 		},
 	}, r.names)
@@ -217,4 +236,16 @@ func (o optional) String() string { return protocol.Value(*o.parameter) }
 func (o optional) Set(text string) error {
 	*o.parameter = &text
 	return nil
+}
+
+// optionalBool is optional for a parameter that is true or false.
+type optionalBool struct{ parameter **bool }
+
+func (optionalBool) Type() string     { return "bool" }
+func (o optionalBool) String() string { return strconv.FormatBool(protocol.Value(*o.parameter)) }
+
+func (o optionalBool) Set(text string) error {
+	value, err := strconv.ParseBool(text)
+	*o.parameter = &value
+	return err
 }

@@ -85,6 +85,9 @@ func (f file) check() error {
 			return &strict.Error{Path: "settings." + e.Path, Problem: e.Problem}
 		}
 	}
+	if err := f.checkKinds(); err != nil {
+		return err
+	}
 	for name := range f.Roles {
 		if !slices.Contains(roleNames, name) {
 			return &strict.Error{Path: "roles." + name, Problem: "is not known, want planner or executor", Nearest: suggest.Nearest(name, roleNames)}
@@ -165,6 +168,7 @@ func (c *Config) checkProject(f file) error {
 		{"tools", f.Tools != nil, "a person's"},
 		{"settings", f.Settings != nil, "a person's"},
 		{"roles", len(f.Roles) > 0, "the server's"},
+		{"kinds", len(f.Kinds) > 0, "the server's"},
 		{"allowed_paths", f.AllowedPaths != nil, "a person's"},
 	} {
 		if member.given {
@@ -236,8 +240,21 @@ func (c *Config) checkReferences(f file) error {
 			return err
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(f.Kinds)) {
+		if models := f.Kinds[name].Models; models != "" {
+			if err := c.checkProvider("kinds."+name+".models", models); err != nil {
+				return err
+			}
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(f.Roles)) {
 		r := f.Roles[name]
+		if k := c.Kinds[r.Kind]; r.Kind != "" && len(k.Command) == 0 {
+			return unknown("roles."+name+".kind", r.Kind, "kind that names its program", c.kindsWithProgram())
+		}
+		if r.Kind != "" {
+			r.Model = "" // it is the program's to know
+		}
 		if err := c.checkChoices("roles."+name, r.Provider, r.Model, r.Preset); err != nil {
 			return err
 		}
@@ -317,8 +334,31 @@ func unknown(path, name, kind string, known []string) error {
 
 // Warnings tells what keeps some of the configuration from being used, one
 // sentence for each: the keys that are missing of providers that a file defines or
-// names, sorted, and that there is no default model. It never quotes a key.
-func (c *Config) Warnings() []string {
+// names, sorted, and what ModelWarning says. It never quotes a key.
+func (c *Config) Warnings() (warnings []string) {
+	for _, name := range c.UsedProviders() {
+		if _, err := c.Key(Choice{Name: name, Provider: c.Models.providers[name]}); err != nil {
+			warnings = append(warnings, err.Error())
+		}
+	}
+	if warning := c.ModelWarning(); warning != "" {
+		warnings = append(warnings, warning)
+	}
+	return warnings
+}
+
+// ModelWarning tells what keeps agents that name no model from their work; "" for nothing.
+func (c *Config) ModelWarning() string {
+	if choice, err := c.Models.Choose(Wish{}); err != nil {
+		return "an agent that names no model cannot start: " + err.Error()
+	} else if _, priced := choice.Provider.Price(choice.Model); c.Limits.CostUSD > 0 && !priced {
+		return fmt.Sprintf("limits.cost_usd keeps agents from the default model, as the price of %q of provider %q is not known: add it to the models of this provider", choice.Model, choice.Name)
+	}
+	return ""
+}
+
+// UsedProviders are the names of the providers that a file defines or names, and that of the default one, sorted.
+func (c *Config) UsedProviders() []string {
 	used := map[string]bool{c.Models.fallback(): true}
 	for name, p := range c.Models.providers {
 		if !reflect.DeepEqual(c.vendor(name), p) {
@@ -341,18 +381,10 @@ func (c *Config) Warnings() []string {
 	for _, r := range c.Roles {
 		choose(r.Provider, r.Model)
 	}
-	var warnings []string
-	for _, name := range slices.Sorted(maps.Keys(used)) {
-		if _, err := c.Key(Choice{Name: name, Provider: c.Models.providers[name]}); err != nil {
-			warnings = append(warnings, err.Error())
-		}
+	if model := protocol.Value(c.Settings.FallbackModel); model != "" {
+		choose("", model)
 	}
-	if choice, err := c.Models.Choose(Wish{}); err != nil {
-		warnings = append(warnings, "an agent that names no model cannot start: "+err.Error())
-	} else if _, priced := choice.Provider.Price(choice.Model); c.Limits.CostUSD > 0 && !priced {
-		warnings = append(warnings, fmt.Sprintf("limits.cost_usd keeps agents from the default model, as the price of %q of provider %q is not known: add it to the models of this provider", choice.Model, choice.Name))
-	}
-	return warnings
+	return slices.Sorted(maps.Keys(used))
 }
 
 // checkPreset finds what is wrong with a preset. Whether its paths can be used is for

@@ -15,6 +15,7 @@ import (
 	"github.com/tailscale/hujson"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/homeformat"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 )
@@ -47,6 +48,8 @@ type Config struct {
 	Limits       Limits          // the default ones of the server's agents
 	Roles        map[string]Role // the agents for tasks and plans that name none, by planner or executor
 	Server       Server          // what the façade lets in
+	// Kinds are those of agents of other makes, known ones among them.
+	Kinds map[string]Kind
 	// KeepUnnamedDays is how many days unnamed sessions are kept after they were last
 	// written to; 0 is for good.
 	KeepUnnamedDays int
@@ -150,6 +153,7 @@ type Role struct {
 	Provider     string `json:"provider" wire:"default"`
 	SystemPrompt string `json:"system_prompt" wire:"default"`
 	Approvals    string `json:"approvals" wire:"default"` // ask or deny
+	Kind         string `json:"kind" wire:"default"`      // of agents of another make, with a program
 	// Limits of each are as of create_agent, by name.
 	Limits map[string]float64 `json:"limits" wire:"default"`
 }
@@ -199,6 +203,8 @@ type file struct {
 	Settings *protocol.TurnSettings `json:"settings,omitzero"`
 	// Tools says how agents use their tools.
 	Tools *Tools `json:"tools,omitzero"`
+	// Kinds are kinds of agents of other makes, by name.
+	Kinds map[string]Kind `json:"kinds" wire:"default"`
 }
 
 // FileError says which configuration file is wrong, where and how.
@@ -236,7 +242,7 @@ func (c *Config) Fault(member string, err error) error {
 func Environment(environ []string) (*Config, error) {
 	c := &Config{
 		Models:   Models{providers: maps.Clone(vendors), defined: map[string]bool{}},
-		Profiles: map[string]Profile{}, Presets: map[string]protocol.Permissions{}, Roles: map[string]Role{},
+		Profiles: map[string]Profile{}, Presets: map[string]protocol.Permissions{}, Roles: map[string]Role{}, Kinds: knownKinds,
 		KeepUnnamedDays: DefaultKeepUnnamedDays,
 		own:             map[string]bool{}, env: map[string]string{}, keyNames: map[string]bool{"NEXUS3_API_KEY": true},
 	}
@@ -261,11 +267,14 @@ func Environment(environ []string) (*Config, error) {
 // Load reads the environment and, each overriding the one before it: config.json in
 // the home, .nexus3/config.json in cwd, and the extra files, which must exist. ""
 // for cwd is no project. It creates nothing, and refuses a home that is not its user's own
-// (package owned). An error about what a file says is a *FileError.
+// (safefile.CheckHome), or of a later format (homeformat.Check). An error about what a file says is a *FileError.
 func Load(environ []string, cwd string, extra ...string) (*Config, error) {
 	home, err := safefile.HomeOf(environ)
 	if err == nil {
 		err = safefile.CheckHome(home)
+	}
+	if err == nil {
+		err = homeformat.Check(home)
 	}
 	if err != nil {
 		return nil, err
@@ -310,13 +319,20 @@ func (c *Config) Personal() []byte {
 }
 
 // mergePersonal is mergeText for the personal configuration, which is remembered.
-func (c *Config) mergePersonal(path string) error {
-	data, err := readBounded(path)
-	if err != nil {
+func (c *Config) mergePersonal(path string) (err error) {
+	if c.personal, err = ReadText(path); err != nil {
 		return &FileError{Path: path, Err: err}
 	}
-	c.personal = standard(data)
 	return c.mergeText(path, c.personal, trusted)
+}
+
+// ReadText reads a configuration as JSON: without what standard takes away.
+func ReadText(path string) ([]byte, error) {
+	data, err := readBounded(path)
+	if err != nil {
+		return nil, err
+	}
+	return standard(data), nil
 }
 
 // standard is a file without its comments, and without commas after last members: spaces stand in
@@ -425,6 +441,9 @@ func (c *Config) lay(path string, f file, by trust) {
 		c.AllowedPaths = besidesCwd(f.AllowedPaths, c.env["HOME"])
 	}
 	maps.Copy(c.Roles, f.Roles)
+	if len(f.Kinds) > 0 {
+		c.layKinds(f.Kinds)
+	}
 	c.Models.defaultModel = cmp.Or(f.DefaultModel, c.Models.defaultModel)
 	c.Models.defaultProvider = cmp.Or(f.DefaultProvider, c.Models.defaultProvider)
 	if f.Limits != nil {

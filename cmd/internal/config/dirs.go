@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"nexus.internal/protocol/homeformat"
 	"nexus.internal/protocol/safefile"
 )
 
@@ -61,9 +62,12 @@ func (h Home) KeyPath(port int) string {
 }
 
 // MakeDirs creates the home and its directories, for their owner alone (0700). It refuses
-// a home that is not its user's own (package owned).
+// a home that is not its user's own (safefile.CheckHome), or of a later format (homeformat.Check).
 func (h Home) MakeDirs() error {
 	if err := safefile.CheckHome(string(h)); err != nil {
+		return err
+	}
+	if err := homeformat.Check(string(h)); err != nil {
 		return err
 	}
 	for _, dir := range []string{string(h), h.SessionsDir(), h.RunDir(), h.LogsDir()} {

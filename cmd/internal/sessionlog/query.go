@@ -1,6 +1,7 @@
 package sessionlog
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -101,13 +102,13 @@ type Found struct {
 	Excerpt string `json:"excerpt"`
 }
 
-// Search returns the latest entries, at most limit, that have all words, in any order; a word that ends
+// Search returns the latest entries, at most limit (0: all), that have all words, in any order; a word that ends
 // in * stands for all that begin so, and several in one argument for that phrase.
 func (a *Archive) Search(ctx context.Context, words []string, f Filter, limit int) (found []Found, err error) {
 	rows, err := a.db.QueryContext(ctx, `SELECT e.id, e.session, e.at, e.kind, e.turn_id, e.name, e.text, s.agent_id, snippet(words, 0, '[', ']', '…', 16)
 		FROM words JOIN entries e ON e.id = words.rowid JOIN sessions s ON s.id = e.session
 		WHERE words MATCH ?1 AND ?2 IN ('', s.agent_id) AND ?3 IN ('', s.session_type) AND ?4 IN ('', s.session_status)
-		ORDER BY e.id DESC LIMIT ?5`, match(words), f.Agent, f.Type, f.Status, limit)
+		ORDER BY e.id DESC LIMIT ?5`, match(words), f.Agent, f.Type, f.Status, cmp.Or(limit, -1))
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ func startServer(t *testing.T, home, logs string, plan func(supervisor.Spec, int
 	s := &server{T: t, home: home, logs: logs}
 	kept := sessions.Local(home, true, zap.NewNop())
 	s.sup = supervisor.New(supervisor.Options{
-		Launchers: map[string]supervisor.Launcher{"": &supervisortest.Launcher{Plan: plan}}, Store: kept, Log: zap.NewNop(),
+		Launcher: &supervisortest.Launcher{Plan: plan}, Store: kept, Log: zap.NewNop(),
 	})
 	var err error
 	if s.archive, err = sessionlog.Create(logs); err != nil {

@@ -28,19 +28,21 @@ type logged struct {
 
 // Settle marks sessions whose agents are in no server by what is in their home: as saved if the session is
 // there, under whatever name, as destroyed if it was and is not any more. Unless a server logs here, those
-// that are active are orphaned if their session is gone: the server was killed.
+// that are active are orphaned if their session is gone: the server was killed. Of those that are there, what
+// it did not log is logged.
 func (a *Archive) Settle(ctx context.Context, home string, catalogue *sessions.Catalogue) error {
 	alone, err := a.takeLock()
 	if err != nil {
 		return err
 	}
-	if alone {
-		defer func() {
-			safefile.Release(a.lock)
-			a.lock = nil
-		}()
+	if !alone {
+		return a.settle(ctx, home, catalogue, false)
 	}
-	return a.settle(ctx, home, catalogue, alone)
+	defer func() {
+		safefile.Release(a.lock)
+		a.lock = nil
+	}()
+	return errors.Join(a.catchUp(ctx, home, catalogue, func(string) bool { return false }), a.settle(ctx, home, catalogue, true))
 }
 
 // settle is Settle, where alone says that no agent is logged now.

@@ -46,7 +46,7 @@ func (t *talk) asked(r wants) (lines []string) {
 	}
 	t.requests = append(t.requests, r)
 	if t.o.Plain {
-		lines = append(lines, t.choices())
+		lines = append(lines, t.choices()...)
 	}
 	return lines
 }
@@ -66,14 +66,14 @@ func (t *talk) requestLines() []string {
 	}
 	r := t.requests[0]
 	if !r.told {
-		return append(t.described(r), t.choices())
+		return append(t.described(r), t.choices()...)
 	}
 	summary := t.look().styled(yellow, "waits for your approval: "+cli.Harmless(r.agent+": "+r.request.Summary, true))
-	return append(summary[:min(2, len(summary))], t.choices())
+	return append(summary[:min(2, len(summary))], t.choices()...)
 }
 
 // choices says how the request that waits longest is answered.
-func (t *talk) choices() string {
+func (t *talk) choices() []string {
 	choices := "y once"
 	if t.mayAllowSession() {
 		choices += ", s for this session"
@@ -82,7 +82,7 @@ func (t *talk) choices() string {
 	if more := len(t.requests) - 1; more > 0 {
 		choices += fmt.Sprintf(" (%d more wait)", more)
 	}
-	return t.look().style(bold, choices)
+	return t.look().styled(bold, choices)
 }
 
 // approve takes the answer y, s, n or r to a request; false for any other.

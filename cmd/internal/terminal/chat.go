@@ -2,6 +2,8 @@ package terminal
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -17,6 +19,7 @@ type (
 	happened struct {
 		agent string
 		event protocol.Event
+		past  bool // it was before we came: nobody knows when
 	}
 	// parted says that an agent's events come no more.
 	parted struct {
@@ -35,6 +38,13 @@ type (
 		told    bool // in full
 	}
 	settled struct{ id string }
+	// used is what an agent has used.
+	used struct {
+		agent  string
+		tokens uint64
+		cost   float64 // US dollars
+		limits api.HeldLimits
+	}
 )
 
 // telling takes what happens, from any goroutine.
@@ -51,18 +61,37 @@ type chat struct {
 
 	mu    sync.Mutex // guards the rest
 	links map[string]*link
-	after map[string]string // the id of the last event that was told, by agent
 }
 
 func newChat(ctx context.Context, c *client.Client, tell telling) *chat {
 	ctx, stop := context.WithCancel(ctx)
-	return &chat{c: c, tell: tell, ctx: ctx, stop: stop, links: map[string]*link{}, after: map[string]string{}}
+	return &chat{c: c, tell: tell, ctx: ctx, stop: stop, links: map[string]*link{}}
 }
 
 // close ends all of it.
 func (c *chat) close() {
 	c.stop()
 	c.running.Wait()
+}
+
+// broken says that something has panicked beside whoever shows the talk: they alone can give the terminal back.
+type broken struct {
+	what  any
+	stack []byte
+}
+
+func (b broken) String() string { return fmt.Sprintf("%v\n\n%s", b.what, b.stack) }
+
+// goes runs f beside all else, until close.
+func (c *chat) goes(f func()) {
+	c.running.Go(func() {
+		defer func() {
+			if what := recover(); what != nil {
+				c.tell(broken{what, debug.Stack()})
+			}
+		}()
+		f()
+	})
 }
 
 // openPatience bounds the wait for a stream of events.
@@ -76,17 +105,16 @@ type link struct {
 	isShown sync.Once
 }
 
-// attach opens the stream of an agent's events, from now on or from where they were told last, and
-// returns when it is there. They are told once show was called.
-func (c *chat) attach(agent string) {
+// attach opens the stream of an agent's events, and returns when it is there. They are told once show was
+// called.
+func (c *chat) attach(agent string, from position) {
 	c.mu.Lock()
 	l := c.links[agent]
 	if l == nil {
 		ctx, leave := context.WithCancel(c.ctx)
 		l = &link{leave: leave, opened: make(chan struct{}), shown: make(chan struct{})}
 		c.links[agent] = l
-		after := c.after[agent]
-		c.running.Go(func() { c.follow(ctx, l, agent, after) })
+		c.goes(func() { c.follow(ctx, l, agent, from) })
 	}
 	c.mu.Unlock()
 	patience := time.NewTimer(openPatience)
@@ -108,11 +136,11 @@ func (c *chat) show(agent string) {
 }
 
 // follow tells the events of an agent until ctx ends.
-func (c *chat) follow(ctx context.Context, l *link, agent, after string) {
+func (c *chat) follow(ctx context.Context, l *link, agent string, from position) {
 	opened := sync.OnceFunc(func() { close(l.opened) })
 	defer opened()
 	gone := false
-	for event, err := range c.c.FollowAll(ctx, after, client.Filter{Agents: []string{agent}, ToolOutput: true}) {
+	for event, err := range c.c.FollowAll(ctx, from.after, client.Filter{Agents: []string{agent}, ToolOutput: true}) {
 		if event.Type == "open" {
 			opened()
 			continue
@@ -129,11 +157,6 @@ func (c *chat) follow(ctx context.Context, l *link, agent, after string) {
 			c.tell(parted{agent, err})
 			return
 		}
-		if event.ID != "" {
-			c.mu.Lock()
-			c.after[agent] = event.ID
-			c.mu.Unlock()
-		}
 		decoded, err := event.Decode()
 		if err != nil {
 			continue // one that is wrong in itself tells us nothing
@@ -141,14 +164,15 @@ func (c *chat) follow(ctx context.Context, l *link, agent, after string) {
 		if _, gone = decoded.(protocol.AgentRemoved); gone {
 			break
 		}
-		c.tell(happened{agent, decoded})
+		n, err := numberOf(event)
+		c.tell(happened{agent, decoded, err == nil && n <= from.seen})
 	}
 	if ctx.Err() == nil {
 		c.tell(parted{agent: agent})
 	}
 }
 
-// detach ends that; what happens meanwhile is told when the agent is attached to again.
+// detach ends that.
 func (c *chat) detach(agent string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,18 +182,10 @@ func (c *chat) detach(agent string) {
 	}
 }
 
-// forget is detach for an agent that is gone.
-func (c *chat) forget(agent string) {
-	c.detach(agent)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.after, agent)
-}
-
 // send sends a message; sent tells what came of it.
 func (c *chat) send(agent, id, text, whenBusy string, attached *[]protocol.Attachment) {
 	p := api.SendParams{Content: text, RequestID: &id, WhenBusy: &whenBusy, Attachments: attached}
-	c.running.Go(func() {
+	c.goes(func() {
 		_, err := client.Do(c.ctx, c.c, agent, api.Send, p)
 		if c.ctx.Err() == nil {
 			c.tell(sent{agent, id, err})
@@ -179,11 +195,49 @@ func (c *chat) send(agent, id, text, whenBusy string, attached *[]protocol.Attac
 
 // later tells something after a while.
 func (c *chat) later(after time.Duration, msg any) {
-	c.running.Go(func() {
+	c.goes(func() {
 		if ratelimit.Sleep(c.ctx, after) == nil {
 			c.tell(msg)
 		}
 	})
+}
+
+// about is what the server knows of an agent, and its limits. None of it asks the agent's process, nor
+// brings one back that is gone.
+type about struct {
+	api.AgentInfo
+	limits api.HeldLimits
+}
+
+func (c *chat) about(agent string) (a about) {
+	all, err := client.Do(c.ctx, c.c, "", api.ListAgents, api.None{})
+	if err != nil {
+		return a // a key for the one agent lists none
+	}
+	for _, one := range all.Agents {
+		if one.AgentID == agent {
+			a.AgentInfo = one
+		}
+	}
+	if a.AgentID != "" {
+		if held, err := client.Do(c.ctx, c.c, agent, api.GetLimits, api.None{}); err == nil {
+			a.limits = held.Limits
+		}
+	}
+	return a
+}
+
+// usage tells what an agent has used.
+func (c *chat) usage(agent string) {
+	c.goes(func() {
+		if a := c.about(agent); a.AgentID != "" && c.ctx.Err() == nil {
+			c.tell(usedBy(a))
+		}
+	})
+}
+
+func usedBy(a about) used {
+	return used{a.AgentID, protocol.Value(a.TokensUsed), protocol.Value(a.CostUsed), a.limits}
 }
 
 // cancel cancels a turn.
@@ -195,7 +249,7 @@ func (c *chat) cancel(agent, id string) error {
 // approvals has the calls told that wait for an approval, of all agents: whose they are is for
 // whoever shows them to say. A key that may not see all agents sees those of the one.
 func (c *chat) approvals() {
-	c.running.Go(func() {
+	c.goes(func() {
 		only := client.Filter{Types: []string{"permission_request", "permission_end"}}
 		for event, err := range c.c.FollowAll(c.ctx, "", only) {
 			if err != nil {
@@ -240,27 +294,6 @@ func (c *chat) answer(agent, id string, decision protocol.Decision, reason strin
 	}
 	_, err := client.Do(c.ctx, c.c, agent, api.RespondPermission, p)
 	return err
-}
-
-// isBelow reports whether an agent was created by another one, or by one of its agents.
-func (c *chat) isBelow(agent, above string) bool {
-	if agent == above {
-		return true
-	}
-	all, err := client.Do(c.ctx, c.c, "", api.ListAgents, api.None{})
-	if err != nil {
-		return false
-	}
-	parents := map[string]string{}
-	for _, one := range all.Agents {
-		parents[one.AgentID] = protocol.Value(one.ParentAgentID)
-	}
-	for range len(parents) {
-		if agent = parents[agent]; agent == above {
-			return true
-		}
-	}
-	return false
 }
 
 // history is the end of an agent's conversation: at most that many messages of people and the

@@ -37,7 +37,7 @@ func (m *model) completing() tea.Cmd {
 func completionsOf(t *talk, agent, input, word string) (choices []string) {
 	switch {
 	case strings.HasPrefix(word, "@"):
-		return files(t.o.Cwd, word)
+		return files(t.o.Cwd, "@", word)
 	case strings.HasPrefix(input, "/") && word == input:
 		for _, name := range names() {
 			choices = append(choices, "/"+name)
@@ -50,25 +50,43 @@ func completionsOf(t *talk, agent, input, word string) (choices []string) {
 		}
 	case strings.HasPrefix(input, "/permissions "):
 		choices = []string{"trusted", "sandboxed"}
-	case strings.HasPrefix(input, "/load "), strings.HasPrefix(input, "/delete "), strings.HasPrefix(input, "/clone "):
-		if all, err := client.Do(t.ctx, t.c, "", api.ListSessions, api.ListSessionsParams{Limit: new(uint64(api.MaxSessions))}); err == nil {
-			for _, s := range all.Sessions {
-				choices = append(choices, s.Name)
-			}
-		}
+	case strings.HasPrefix(input, "/help "):
+		choices = names()
+	case strings.HasPrefix(input, "/cwd "), strings.HasPrefix(input, "/prompt "), strings.HasPrefix(input, "/plan "):
+		return files(t.o.Cwd, "", word)
+	case strings.HasPrefix(input, "/load "), strings.HasPrefix(input, "/delete "):
+		choices = t.chat.sessionNames()
+	case strings.HasPrefix(input, "/agent "), strings.HasPrefix(input, "/whisper "), strings.HasPrefix(input, "/send "),
+		strings.HasPrefix(input, "/clone "), strings.HasPrefix(input, "/rename "):
+		choices = append(t.chat.agentNames(), t.chat.sessionNames()...)
 	case strings.HasPrefix(input, "/"):
-		if all, err := client.Do(t.ctx, t.c, "", api.ListAgents, api.None{}); err == nil {
-			for _, a := range all.Agents {
-				choices = append(choices, a.AgentID)
-			}
-		}
+		choices = t.chat.agentNames()
 	}
-	return slices.DeleteFunc(choices, func(c string) bool { return !strings.HasPrefix(c, word) })
+	slices.Sort(choices)
+	return slices.DeleteFunc(slices.Compact(choices), func(c string) bool { return !strings.HasPrefix(c, word) })
 }
 
-// files are the paths that @ and the beginning of one may become.
-func files(cwd, word string) (choices []string) {
-	typed := strings.TrimPrefix(word, "@")
+func (c *chat) sessionNames() (names []string) {
+	if all, err := client.Do(c.ctx, c.c, "", api.ListSessions, api.ListSessionsParams{Limit: new(uint64(api.MaxSessions))}); err == nil {
+		for _, s := range all.Sessions {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+func (c *chat) agentNames() (names []string) {
+	if all, err := client.Do(c.ctx, c.c, "", api.ListAgents, api.None{}); err == nil {
+		for _, a := range all.Agents {
+			names = append(names, a.AgentID)
+		}
+	}
+	return names
+}
+
+// files are the paths that the beginning of one, behind a mark, may become.
+func files(cwd, mark, word string) (choices []string) {
+	typed := strings.TrimPrefix(word, mark)
 	dir, base := filepath.Split(typed)
 	f, err := os.Open(resolved(cwd, dir))
 	if err != nil {
@@ -84,7 +102,7 @@ func files(cwd, word string) (choices []string) {
 		if entry.IsDir() {
 			name += "/"
 		}
-		choices = append(choices, "@"+dir+name)
+		choices = append(choices, mark+dir+name)
 	}
 	slices.Sort(choices)
 	return choices

@@ -11,6 +11,7 @@ import (
 
 	"nexus.internal/bridge/client"
 	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/protocol"
 )
 
 const (
@@ -47,19 +48,11 @@ func lastEvents(t *talk, args []string) ([]string, work) {
 func (t *talk) eventsOf(agent string, most uint64) (lines []string, err error) {
 	ctx, cancel := context.WithTimeout(t.ctx, eventsPatience)
 	defer cancel()
-	last := uint64(0)
-	for event, err := range t.c.FollowAll(ctx, "", client.Filter{Agents: []string{agent}}) {
-		if err != nil {
-			return nil, err
-		}
-		// The first event is at the end of what there is: NAME:NUMBER.
-		last, err = strconv.ParseUint(event.ID[strings.LastIndex(event.ID, ":")+1:], 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("the position %q of the events: %w", event.ID, err)
-		}
-		break
-	}
-	if last == 0 {
+	last, _, err := t.chat.lastEvent(ctx, agent)
+	switch {
+	case err != nil:
+		return nil, err
+	case last == 0:
 		return []string{t.look().note("no event yet")}, nil
 	}
 	for event, err := range t.c.Events(ctx, agent, last-min(last, most), client.Filter{}) {
@@ -75,4 +68,61 @@ func (t *talk) eventsOf(agent string, most uint64) (lines []string, err error) {
 		}
 	}
 	return lines, nil
+}
+
+// lastEvent is the number of the last event of an agent that there is, and the id that it has at this server
+// but for its number.
+func (c *chat) lastEvent(ctx context.Context, agent string) (last uint64, id string, err error) {
+	for event, err := range c.c.FollowAll(ctx, "", client.Filter{Agents: []string{agent}}) {
+		if err != nil {
+			return 0, "", err
+		}
+		last, err = numberOf(event) // the first one is at the end of what there is
+		return last, event.ID[:strings.LastIndex(event.ID, ":")+1], err
+	}
+	return 0, "", ctx.Err()
+}
+
+// numberOf is an event's number, of a stream of one agent: its id is NAME:NUMBER.
+func numberOf(event client.Event) (uint64, error) {
+	n, err := strconv.ParseUint(event.ID[strings.LastIndex(event.ID, ":")+1:], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("the position %q of the events: %w", event.ID, err)
+	}
+	return n, nil
+}
+
+// turnPatience bounds the search for the begin of a turn that runs: its event may be kept no more.
+const turnPatience = 2 * time.Second
+
+// position is where the events of an agent begin to be told. The zero one is now.
+type position struct {
+	turn  string // whose begin that is; "" for none
+	after string // the id of the event before
+	seen  uint64 // the number of the last event that is past
+}
+
+// turnOf is the begin of the turn that an agent is at, or else now.
+func (c *chat) turnOf(agent string) (p position) {
+	a := c.about(agent)
+	if a.RequestID == nil {
+		return p
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, turnPatience)
+	defer cancel()
+	last, id, err := c.lastEvent(ctx, agent)
+	if err != nil {
+		return p
+	}
+	for event, err := range c.c.Events(ctx, agent, 0, client.Filter{Types: []string{"turn_start"}}) {
+		if err != nil {
+			return p
+		}
+		if one, err := event.Decode(); err == nil {
+			if start, ok := one.(protocol.TurnStart); ok && start.TurnID == *a.RequestID {
+				return position{start.TurnID, fmt.Sprintf("%s%d", id, event.Seq-1), last}
+			}
+		}
+	}
+	return p
 }

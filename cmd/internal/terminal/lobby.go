@@ -20,25 +20,33 @@ const (
 	shownSaved = 20
 )
 
-// start goes where the options say: to an agent, to a session, or to the lobby. It is work.
+// start goes where the options say, and says which server that is at. It is work.
 func (t *talk) start() any {
+	msg := t.whereTo()
+	if _, bad := msg.(failed); !bad && t.o.Server != "" {
+		t.chat.tell(said{t.look().note(cli.Harmless(t.o.Server, true))})
+	}
+	return msg
+}
+
+// whereTo goes to an agent, to a session, or to the lobby.
+func (t *talk) whereTo() any {
 	switch o := t.o; {
 	case o.Agent != "":
 		return t.begin(o.Agent, false)()
 	case o.Resume:
 		return t.load(api.LoadSessionParams{Last: new(true)})()
 	case o.Session != "":
-		return t.load(api.LoadSessionParams{SessionName: &o.Session})()
+		return t.toSaved(o.Session)()
 	case o.Fresh:
 		return t.fresh()
 	}
 	return t.enterLobby()
 }
 
-// fail is an error that leaves nothing to talk to.
+// fail says why there is nobody to talk to.
 func (t *talk) fail(err error) any {
-	t.failed.Store(true)
-	return ended{t.look().problem(cli.Harmless(err.Error(), false))}
+	return failed(t.look().problem(cli.Harmless(err.Error(), false)))
 }
 
 // fresh makes a temporary agent. It is work.
@@ -87,6 +95,19 @@ func (t *talk) load(p api.LoadSessionParams) work {
 			return t.fail(err)
 		}
 		return t.begin(loaded.AgentID, false)()
+	}
+}
+
+// toSaved goes to the agent of a named session. A saved one that was to refuse what needs an approval asks
+// from now on: there is somebody to ask.
+func (t *talk) toSaved(name string) work {
+	return func() any {
+		if f, err := t.chat.find(name); err == nil && f.saved && t.o.Preset == "" && t.o.Model == "" {
+			if err := t.chat.restore(name, t.o.Cwd, nil); err != nil {
+				return t.fail(err)
+			}
+		}
+		return t.load(api.LoadSessionParams{SessionName: &name})()
 	}
 }
 
@@ -145,7 +166,7 @@ func lobbyOf(t *talk, last *api.SavedSession, list []api.SavedSession, now time.
 	return asks{text: b.String(), keys: keys, answer: func(choice string) work {
 		switch {
 		case choice == "1" && last != nil:
-			return t.load(api.LoadSessionParams{SessionName: &last.Name})
+			return t.toSaved(last.Name)
 		case choice == "2":
 			return t.fresh
 		case choice == "3" && len(list) > 0:
@@ -180,7 +201,7 @@ func chooseOf(t *talk, list []api.SavedSession, now time.Time) asks {
 		}
 		for _, s := range list {
 			if s.Name == choice {
-				return t.load(api.LoadSessionParams{SessionName: &s.Name})
+				return t.toSaved(s.Name)
 			}
 		}
 		if choice == "q" {

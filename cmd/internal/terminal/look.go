@@ -175,7 +175,11 @@ func (l look) head(sign string, s lipgloss.Style, c *call, after string) string 
 
 // running is a call that runs, with the end of what it has put out.
 func (l look) running(c *call, since time.Duration) []string {
-	lines := []string{l.head("○ ", yellow, c, fmt.Sprintf(" %.0f s", since.Seconds()))}
+	after := ""
+	if since >= 0 {
+		after = fmt.Sprintf(" %.0f s", since.Seconds())
+	}
+	lines := []string{l.head("○ ", yellow, c, after)}
 	output := l.lines(dim, strings.TrimRight(c.output, "\n"))
 	return append(lines, output[max(0, len(output)-shownOutput):]...)
 }
@@ -221,7 +225,10 @@ func (l look) ended(c *call, took time.Duration, failed bool) []string {
 	if failed {
 		sign, s, word = "✗ ", red, " failed"
 	}
-	return []string{l.head(l.sign(sign), s, c, fmt.Sprintf("%s (%.1f s)", word, took.Seconds()))}
+	if took >= 0 { // else it began before we came
+		word += fmt.Sprintf(" (%.1f s)", took.Seconds())
+	}
+	return []string{l.head(l.sign(sign), s, c, word)}
 }
 
 // change is what a call changed in files, as at most so many lines that begin with + and -, and one

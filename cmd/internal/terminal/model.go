@@ -8,6 +8,7 @@ import (
 
 	"charm.land/bubbles/v2/textarea"
 	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
 	"nexus.internal/cmd/internal/cli"
@@ -28,6 +29,7 @@ type model struct {
 
 	lines    []string // to be printed: one after the other, as commands run side by side
 	printing bool
+	begun    bool // nothing is printed before
 
 	search  *search
 	choices []string // what Tab found
@@ -54,6 +56,9 @@ func newModel(t *talk, h *history, k *Keyboard) *model {
 	m.input.MaxContentHeight = 10_000
 	m.input.SetHeight(1)
 	m.input.SetVirtualCursor(false)
+	styles := m.input.Styles()
+	styles.Focused.CursorLine = lipgloss.NewStyle() // else it is black on whatever the terminal has
+	m.input.SetStyles(styles)
 	m.input.KeyMap.InsertNewline.SetKeys("alt+enter", "shift+enter", "ctrl+j")
 	m.input.Focus()
 	return m
@@ -72,7 +77,7 @@ type printed struct{}
 // print prints the lines that wait; at the end of the talk it ends the program after them.
 func (m *model) print() tea.Cmd {
 	switch {
-	case m.printing:
+	case m.printing || !m.begun:
 		return nil
 	case len(m.lines) > 0:
 		var all []tea.Cmd
@@ -123,6 +128,9 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.PasteMsg:
 		m.input, _ = m.input.Update(msg)
 		return m, nil
+	case Begun:
+		m.begun = true
+		return m, m.print()
 	case printed:
 		m.printing = false
 		return m, m.print()
@@ -133,7 +141,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case completions:
 		m.complete(msg)
 		return m, nil
-	case happened, parted, sent, unsent, wants, ours, settled, said, overheard, arrived, stays, renamed, asks, lobby, ended, resend, whispers:
+	case happened, parted, sent, unsent, wants, ours, settled, used, said, made, overheard, arrived, stays, renamed, asks, lobby, failed, ended, resend, whispers:
 		lines, more := m.t.handle(msg)
 		return m, m.show(lines, more)
 	}
@@ -299,7 +307,10 @@ func (m *model) prompt() string {
 
 // View implements [tea.Model].
 func (m *model) View() tea.View {
-	if m.width == 0 || m.t.over && len(m.lines) == 0 {
+	if m.width == 0 {
+		return tea.NewView(" ") // one of no line would be taken for one of a line by what prints above it
+	}
+	if m.t.over && len(m.lines) == 0 {
 		return tea.NewView("")
 	}
 	below := m.below()
@@ -369,9 +380,7 @@ func (t *talk) status() string {
 			parts = append(parts, fmt.Sprintf("%s of %s tokens", thousands(u.TotalTokens), thousands(u.BudgetTokens)))
 		}
 	}
-	if t.cost > 0 {
-		parts = append(parts, fmt.Sprintf("$%.4f", t.cost))
-	}
+	parts = append(parts, t.used.told()...)
 	if n := len(t.queued); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d queued", n))
 	}
@@ -379,6 +388,20 @@ func (t *talk) status() string {
 		parts = append(parts, fmt.Sprintf("process %d", t.incarnation))
 	}
 	return strings.Join(parts, " · ")
+}
+
+// told is what was used, as far as there is a bound or a price.
+func (u used) told() (parts []string) {
+	if most := u.limits.Tokens; most > 0 {
+		parts = append(parts, fmt.Sprintf("%s of %s used", thousands(u.tokens), thousands(most)))
+	}
+	switch most := u.limits.CostUSD; {
+	case most > 0:
+		parts = append(parts, fmt.Sprintf("$%.4f of $%.2f", u.cost, most))
+	case u.cost > 0:
+		parts = append(parts, fmt.Sprintf("$%.4f", u.cost))
+	}
+	return parts
 }
 
 const readyState = "ready"

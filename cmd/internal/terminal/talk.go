@@ -2,12 +2,11 @@ package terminal
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/google/uuid"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
@@ -18,6 +17,10 @@ import (
 
 // historyShown is how many messages of a conversation are shown to whoever comes to it.
 const historyShown = 20
+
+// historySearched is in how many the message of somebody else's turn is looked for: a turn that we come into
+// may have many of its own.
+const historySearched = 200
 
 // work is done away from the loop that shows things; what it returns goes to talk.handle.
 type work func() any
@@ -31,7 +34,7 @@ type (
 		agent   string
 		lines   []string
 		created bool // by us, temporarily
-		info    api.AgentInfo
+		info    about
 	}
 	// unsent is sent, a moment later: of a message whose turn was not told by then.
 	unsent sent
@@ -39,8 +42,12 @@ type (
 	renamed arrived
 	// stays are lines about an agent that keeps its name.
 	stays []string
+	// made are lines about an agent that was created.
+	made []string
 	// lobby says that nobody is talked to any more.
 	lobby []string
+	// failed says why there is nobody to talk to; a talk that there is goes on.
+	failed string
 	// ended says that the talk is over.
 	ended []string
 	// asks is a question.
@@ -78,11 +85,11 @@ type talk struct {
 
 	state       string
 	incarnation uint64
-	cost        float64 // of the turns that were shown, in US dollars
+	used        used
 	update      protocol.SessionUpdate
 	over        bool
 	holding     bool // what somebody else has said is not known yet
-	held        []protocol.Event
+	held        []happened
 	failed      atomic.Bool  // there was nothing to talk to
 	width       atomic.Int64 // of the terminal
 }
@@ -91,11 +98,13 @@ type talk struct {
 type aside struct {
 	agent  string
 	shown  transcript
-	events []protocol.Event // what it has done meanwhile, the last of it
+	events []happened // what it has done meanwhile, the last of it
 
 	state       string
 	incarnation uint64
 	update      protocol.SessionUpdate
+	used        used
+	gone        bool // it was removed meanwhile
 }
 
 // maxAside is how many events of such an agent are kept.
@@ -119,9 +128,10 @@ func newTalk(ctx context.Context, c *client.Client, o Options, tell telling) *ta
 // look is how things are shown; from any goroutine.
 func (t *talk) look() look { return look{int(t.width.Load()), t.o.Plain, t.o.Verbose} }
 
-// resize takes the terminal's width.
+// resize takes the terminal's width. The last column stays free: behind each line that bubbletea prints it
+// erases the rest, and that is on many terminals the last character of a line of the whole width.
 func (t *talk) resize(width int) {
-	t.width.Store(int64(width))
+	t.width.Store(int64(max(0, width-1)))
 	t.shown.look = t.look()
 }
 
@@ -132,28 +142,19 @@ func (t *talk) begin(agent string, created bool) work {
 		if loaded, err := client.Do(t.ctx, t.c, "", api.LoadSession, api.LoadSessionParams{SessionName: &agent}); err == nil && loaded.NarrowedFrom != "" {
 			lines = append(lines, t.look().note(agent+" is trusted: "+loaded.NarrowedFrom+" cannot be granted over RPC"))
 		}
-		t.chat.attach(agent)
+		from := t.chat.turnOf(agent)
+		t.chat.attach(agent, from)
 		messages, err := t.chat.history(agent, historyShown)
 		if err != nil {
 			return t.fail(err)
 		}
 		for _, m := range messages {
-			lines = append(lines, pastMessage(t, m)...)
-		}
-		return arrived{agent, lines, created, t.infoOf(agent)}
-	}
-}
-
-// infoOf is what the server knows of an agent, without asking its process.
-func (t *talk) infoOf(agent string) (info api.AgentInfo) {
-	if all, err := client.Do(t.ctx, t.c, "", api.ListAgents, api.None{}); err == nil {
-		for _, a := range all.Agents {
-			if a.AgentID == agent {
-				return a
+			if from.turn == "" || m.TurnID != from.turn { // else it comes with the turn
+				lines = append(lines, pastMessage(t, m)...)
 			}
 		}
+		return arrived{agent, lines, created, t.chat.about(agent)}
 	}
-	return info
 }
 
 // pastMessage is a message that was said before we came.
@@ -175,18 +176,24 @@ func pastMessage(t *talk, m api.Message) []string {
 // handle takes what has happened, and returns lines to show, and work to do.
 func (t *talk) handle(msg any) (lines []string, more work) {
 	switch m := msg.(type) {
+	case broken:
+		panic(cli.Harmless(m.String(), false))
 	case happened:
 		if m.agent == t.agent {
-			return t.happened(m.event)
+			return t.happened(m)
 		}
 		if a := t.aside; a != nil && a.agent == m.agent {
 			if len(a.events) == maxAside {
-				a.events = append(a.events[:0], protocol.Gap{}) // what is told of it is its last words
+				a.events = append(a.events[:0], happened{event: protocol.Gap{}}) // what is told of it is its last words
 			}
-			a.events = append(a.events, m.event)
+			a.events = append(a.events, m)
 		}
 	case parted:
 		return t.parted(m)
+	case used:
+		if m.agent == t.agent {
+			t.used = m
+		}
 	case sent:
 		t.chat.later(unsentPatience, unsent(m)) // its turn may not have been told yet
 	case unsent:
@@ -201,7 +208,7 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 		talked := t.talked()
 		return nil, func() any {
 			for _, agent := range talked {
-				if t.chat.isBelow(m.agent, agent) {
+				if cli.IsBelow(t.ctx, t.c, m.agent, agent) {
 					return ours(m)
 				}
 			}
@@ -213,6 +220,11 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 		t.settle(m.id)
 	case said:
 		return m, nil
+	case made:
+		if name, ok := strings.CutPrefix(strings.Join(m, "\n"), "created "); ok {
+			t.met[name] = true
+		}
+		return m, nil
 	case overheard:
 		return t.release(m)
 	case arrived:
@@ -221,9 +233,7 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 		t.moving = ""
 		return m, nil
 	case renamed:
-		t.moving = ""
-		m.lines = append(t.shown.flush(), m.lines...)
-		return t.arrive(arrived(m)), nil
+		return rename(t, m), nil
 	case asks:
 		t.question = (*question)(&m)
 		if t.o.Plain {
@@ -234,14 +244,39 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 	case resend:
 		t.send(string(m), false, nil)
 	case lobby:
-		t.moving = ""
-		t.leave()
-		return m, t.enterLobby
+		return toLobby(t, m)
+	case failed:
+		if t.agent != "" {
+			return []string{string(m)}, nil
+		}
+		t.failed.Store(true)
+		return t.handle(ended{string(m)})
 	case ended:
 		t.over = true
 		return append(t.shown.flush(), m...), nil
 	}
 	return nil, nil
+}
+
+// rename goes on with an agent under its other name.
+func rename(t *talk, m renamed) []string {
+	t.moving = ""
+	m.lines = append(t.shown.flush(), m.lines...)
+	update := t.update
+	lines := t.arrive(arrived(m))
+	t.update = update // it is the same agent
+	return lines
+}
+
+// toLobby leaves an agent that is gone: for the one beside which it was whispered to, or for the lobby.
+func toLobby(t *talk, m lobby) ([]string, work) {
+	t.moving = ""
+	if t.aside != nil {
+		lines, more := whisperOver(t, nil)
+		return append(m, lines...), more
+	}
+	t.leave()
+	return m, t.enterLobby
 }
 
 // unsentPatience is how long a message whose answer is there waits for its turn to be told.
@@ -280,12 +315,13 @@ func (t *talk) settle(id string) {
 }
 
 // happened takes an event of the agent.
-func (t *talk) happened(event protocol.Event) (lines []string, more work) {
+func (t *talk) happened(m happened) (lines []string, more work) {
 	if t.holding {
-		t.held = append(t.held, event)
+		t.held = append(t.held, m)
 		return nil, nil
 	}
-	switch e := event.(type) {
+	t.shown.past = m.past
+	switch e := m.event.(type) {
 	case protocol.AgentState:
 		t.state, t.incarnation = e.State, e.Incarnation
 	case protocol.SessionUpdate:
@@ -298,16 +334,15 @@ func (t *talk) happened(event protocol.Event) (lines []string, more work) {
 		} else if e.Attempt <= 1 {
 			more = t.others(e.TurnID)
 		}
-	case protocol.AgentEnd:
-		t.cost += protocol.Value(e.Usage.Cost)
 	case protocol.TurnEnd:
+		t.chat.usage(t.agent)
 		if t.shown.stop == protocol.StopMaxIterations {
 			more = func() any {
 				return asks{text: "go on? y/n", yes: func() any { return resend("Go on.") }}
 			}
 		}
 	}
-	return append(lines, t.shown.apply(event)...), more
+	return append(lines, t.shown.apply(m.event)...), more
 }
 
 // resend is a message that is sent as if it were typed.
@@ -322,7 +357,7 @@ func (t *talk) others(id string) work {
 	t.holding = true
 	return func() any {
 		for range overhearing { // the turn is told a moment before its message is among the others
-			messages, err := t.chat.history(agent, historyShown)
+			messages, err := t.chat.history(agent, historySearched)
 			if err != nil {
 				return overheard{t.look().problem(cli.Harmless(err.Error(), true))}
 			}
@@ -363,13 +398,21 @@ func (t *talk) release(lines []string) ([]string, work) {
 
 // parted says why an agent's events come no more.
 func (t *talk) parted(m parted) ([]string, work) {
-	t.chat.forget(m.agent)
+	t.chat.detach(m.agent)
+	if t.aside != nil && m.agent == t.aside.agent && m.agent != t.moving {
+		t.aside.gone = true
+	}
 	if m.agent != t.agent || m.agent == t.moving {
 		return nil, nil
 	}
 	lines := t.shown.flush()
 	t.shown.phase, t.shown.turn, t.shown.calls = "", "", nil
-	if m.err != nil {
+	switch {
+	case errors.Is(m.err, client.ErrNoServer):
+		t.failed.Store(true)
+		return append(lines, t.look().problem("the server has ended: nexus --resume starts one, and goes on with the session that was used last")), func() any { return ended(nil) }
+	case m.err != nil:
+		t.failed.Store(true)
 		return append(lines, t.look().problem(cli.Harmless(m.err.Error(), true))), func() any { return ended(nil) }
 	}
 	return append(lines, t.look().note(t.agent+" was removed")), func() any { return lobby(nil) }
@@ -385,6 +428,7 @@ func (t *talk) arrive(m arrived) []string {
 	t.holding, t.held = false, nil
 	t.state, t.incarnation = m.info.State, m.info.Incarnation
 	t.update = protocol.SessionUpdate{Model: protocol.Value(m.info.Model), Preset: protocol.Value(m.info.PermissionLevel)}
+	t.used = usedBy(m.info)
 	t.shown.phase, t.shown.turn, t.shown.calls = "", "", nil
 	t.chat.show(m.agent)
 	return m.lines
@@ -407,77 +451,4 @@ func (t *talk) talked() (agents []string) {
 		agents = append(agents, t.aside.agent)
 	}
 	return agents
-}
-
-// submit takes a line that was typed. steer has it come before all that waits.
-func (t *talk) submit(text string, steer bool) (lines []string, more work) {
-	if q := t.question; q != nil {
-		return t.answered(q, text)
-	}
-	text = strings.TrimRight(text, "\n")
-	switch {
-	case strings.TrimSpace(text) == "":
-		return nil, nil
-	case strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//"):
-		return t.command(text)
-	case t.agent == "":
-		return []string{t.look().problem("no agent is talked to: /agent NAME goes to one, /help names the commands")}, nil
-	}
-	text = strings.TrimPrefix(text, "/")
-	attached, err := attachments(t.o.Cwd, text)
-	if err != nil {
-		return []string{t.look().problem(cli.Harmless(err.Error(), true))}, nil
-	}
-	t.send(text, steer, attached)
-	return nil, nil
-}
-
-func (t *talk) send(text string, steer bool, attached *[]protocol.Attachment) {
-	m := message{agent: t.agent, id: uuid.NewString(), text: text, whenBusy: "queue", attached: attached}
-	t.own[m.id] = text
-	if steer {
-		m.whenBusy = "steer"
-		t.queued = append([]message{m}, t.queued...)
-	} else {
-		t.queued = append(t.queued, m)
-	}
-	t.forget("")
-}
-
-// answered takes the answer to a question.
-func (t *talk) answered(q *question, text string) ([]string, work) {
-	text = strings.TrimSpace(text)
-	if q.answer != nil {
-		t.question = nil
-		return nil, q.answer(text)
-	}
-	switch strings.ToLower(text) {
-	case "y", "yes":
-		t.question = nil
-		return nil, q.yes
-	case "n", "no", "":
-		t.question = nil
-		return nil, nil
-	default:
-		return []string{q.text}, nil
-	}
-}
-
-// interrupt cancels the running turn; false without one.
-func (t *talk) interrupt() (work, bool) {
-	id := t.shown.turn
-	if id == "" && len(t.queued) > 0 {
-		id = t.queued[0].id
-	}
-	if id == "" {
-		return nil, false
-	}
-	t.shown.phase = "cancelling"
-	agent := t.agent
-	return func() any {
-		if err := t.chat.cancel(agent, id); err != nil {
-			return said{t.look().problem(cli.Harmless(err.Error(), true))}
-		}
-		return nil
-	}, true
 }

@@ -10,11 +10,10 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
-	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/term"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
@@ -45,6 +44,10 @@ type Options struct {
 	// Started says that the server was started for us: it is ended with the talk, unless others
 	// use it.
 	Started bool
+
+	// Server says which server that is, which has proved it by the first answer; "" where it was started
+	// for us, and that was said.
+	Server string
 
 	Version string
 	Home    string
@@ -77,46 +80,15 @@ func Run(ctx context.Context, c *client.Client, o Options) error {
 
 // drawn is the talk at a terminal.
 func drawn(ctx context.Context, c *client.Client, o Options) (*talk, error) {
-	var program *tea.Program
+	var program *Program
 	t := newTalk(ctx, c, o, func(msg any) { program.Send(msg) })
 	k := NewKeyboard(o.Terminal)
-	m := newModel(t, openHistory(o.Home), k)
-	program = tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(k), tea.WithOutput(o.Stdout), tea.WithEnvironment(o.Environ))
-	t.chat.approvals()
-	return t, Show(program, k)
-}
-
-// Show runs a program that draws on the terminal of k, until it ends or a signal ends it, SIGHUP, too.
-// The terminal is then as it was before. After a stop that nobody could see coming the program goes on.
-func Show(program *tea.Program, k *Keyboard) error {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGHUP, syscall.SIGCONT)
-	done := make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		for {
-			select {
-			case s := <-signals:
-				if s == syscall.SIGHUP {
-					program.Quit()
-				} else if again := k.resume(); again != nil {
-					program.Send(again())
-				}
-			case <-done:
-				return
-			}
-		}
-	})
-	defer func() {
-		signal.Stop(signals)
-		close(done)
-		watching.Wait()
-	}()
-	_, err := program.Run()
-	if errors.Is(err, tea.ErrInterrupted) {
-		err = nil
+	if columns, _, err := term.GetSize(k.Fd()); err == nil {
+		t.resize(columns) // bubbletea tells it while the talk begins
 	}
-	return err
+	program = NewProgram(newModel(t, openHistory(o.Home), k), k, o.Stdout, o.Environ)
+	t.chat.approvals()
+	return t, program.Show(ctx)
 }
 
 // plainly is the talk by lines.
@@ -241,7 +213,7 @@ func (l *lineMode) do(w work) {
 		return
 	}
 	l.working++
-	l.t.chat.running.Go(func() { l.t.chat.tell(came{w()}) })
+	l.t.chat.goes(func() { l.t.chat.tell(came{w()}) })
 }
 
 // finish removes the temporary agents that were created here and do nothing, and ends the server

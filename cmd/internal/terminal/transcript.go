@@ -34,6 +34,7 @@ type transcript struct {
 	thinking paragraph
 	text     paragraph
 	calls    []*call
+	past     bool // what comes was before we came: nobody knows when
 	spoke    bool // the running turn has shown text
 	stop     protocol.StopReason
 	began    time.Time // of the running turn
@@ -114,7 +115,7 @@ func (t *transcript) apply(event protocol.Event) []string {
 		return t.step(e.Event)
 	case protocol.TurnStart:
 		t.turn, t.phase, t.spoke, t.stop = e.TurnID, "waiting", false, ""
-		t.began, t.usage = t.now(), protocol.TurnUsage{}
+		t.began, t.usage = t.moment(), protocol.TurnUsage{}
 		if e.Attempt > 1 {
 			return []string{t.look.note("the message is sent once more")}
 		}
@@ -149,7 +150,7 @@ func (t *transcript) step(event protocol.AssistantEvent) (out []string) {
 		return t.look.thought(t.thinking.add(e.Delta))
 	case protocol.ToolcallStart:
 		out = t.flush()
-		t.calls = append(t.calls, &call{id: e.ToolID, name: e.ToolName, began: t.now()})
+		t.calls = append(t.calls, &call{id: e.ToolID, name: e.ToolName, began: t.moment()})
 		t.phase = "calling " + cli.Harmless(e.ToolName, true)
 	case protocol.ToolcallInput:
 		if c := t.callOf(e.ToolID); c != nil {
@@ -178,6 +179,22 @@ func (t *transcript) step(event protocol.AssistantEvent) (out []string) {
 	return out
 }
 
+// moment is now; the zero time for what was before we came.
+func (t *transcript) moment() time.Time {
+	if t.past {
+		return time.Time{}
+	}
+	return t.now()
+}
+
+// since is how long something is ago; negative if nobody knows.
+func (t *transcript) since(at time.Time) time.Duration {
+	if at.IsZero() {
+		return -1
+	}
+	return t.now().Sub(at)
+}
+
 func (t *transcript) callOf(id string) *call {
 	for _, c := range t.calls {
 		if c.id == id {
@@ -191,7 +208,7 @@ func (t *transcript) callOf(id string) *call {
 func (t *transcript) result(e protocol.ToolcallResult) []string {
 	c := t.callOf(e.ToolID)
 	if c == nil { // it began before we looked
-		c = &call{id: e.ToolID, name: "tool", began: t.now()}
+		c = &call{id: e.ToolID, name: "tool"}
 	}
 	for i, other := range t.calls {
 		if other == c {
@@ -201,7 +218,7 @@ func (t *transcript) result(e protocol.ToolcallResult) []string {
 	if t.phase = "waiting"; len(t.calls) > 0 {
 		t.phase = "calling " + cli.Harmless(t.calls[0].name, true)
 	}
-	took := t.now().Sub(c.began)
+	took := t.since(c.began)
 	if t.look.verbose {
 		return t.look.whole(c, took, e)
 	}
@@ -273,7 +290,7 @@ func (t *transcript) flush() []string {
 func (t *transcript) pending(most int) []string {
 	lines := append(t.look.thought(t.thinking.rest), t.look.answer(t.text.rest)...)
 	for _, c := range t.calls {
-		lines = append(lines, t.look.running(c, t.now().Sub(c.began))...)
+		lines = append(lines, t.look.running(c, t.since(c.began))...)
 	}
 	if len(lines) > most {
 		lines = lines[len(lines)-most:]

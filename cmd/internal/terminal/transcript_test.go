@@ -136,7 +136,7 @@ func TestMentions(t *testing.T) {
 	if err != nil || got == nil || len(*got) != 2 || *(*got)[0].Text != "content" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got := files(dir, "@a"); len(got) != 1 || got[0] != "@a.txt" {
+	if got := files(dir, "@", "@a"); len(got) != 1 || got[0] != "@a.txt" {
 		t.Errorf("completed to %q", got)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	tea "charm.land/bubbletea/v2"
-
 	"nexus.internal/bridge/client"
 	"nexus.internal/cmd/internal/terminal"
 )
@@ -30,7 +28,7 @@ func (s *Screen) Show(ctx context.Context, o Options, environ []string) (attach 
 	m := s.m
 	m.ctx, m.attach, m.asking, m.soon, m.note = following, "", false, false, ""
 	m.keyboard = terminal.NewKeyboard(o.Terminal)
-	program := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(m.keyboard), tea.WithOutput(o.App.Stdout), tea.WithEnvironment(environ))
+	program := terminal.NewProgram(m, m.keyboard, o.App.Stdout, environ)
 	events.Go(func() {
 		changes := client.Filter{Types: []string{"agent_state", "turn_start", "turn_end", "permission_request", "permission_end"}}
 		for _, err := range m.c.FollowAll(following, "", changes) {
@@ -40,6 +38,6 @@ func (s *Screen) Show(ctx context.Context, o Options, environ []string) (attach 
 			program.Send(happened{})
 		}
 	})
-	err = terminal.Show(program, m.keyboard)
+	err = program.Show(ctx)
 	return m.attach, err
 }

@@ -19,6 +19,7 @@ const (
 	sampleEvery = time.Second
 	sampleSoon  = 200 * time.Millisecond // after an event
 	patience    = 10 * time.Second       // for an answer of the server
+	silence     = 2 * time.Second        // without one, after which that is said
 )
 
 // model is the screen as it is drawn.
@@ -51,7 +52,8 @@ type (
 		at    time.Duration
 		err   error
 	}
-	due struct{ round int } // a sample is
+	due    struct{ round int } // a sample is
+	silent struct{ round int } // the server has been, since it was asked for that sample
 	// happened says that some agent's state has changed.
 	happened struct{}
 	// done says what came of a deed.
@@ -68,12 +70,13 @@ func (m *model) sample() tea.Cmd {
 	}
 	m.asking, m.soon = true, false
 	m.round++
-	return func() tea.Msg {
+	round := m.round
+	return tea.Batch(func() tea.Msg {
 		ctx, cancel := context.WithTimeout(m.ctx, patience)
 		defer cancel()
 		list, err := client.Do(ctx, m.c, "", api.ListAgents, api.None{})
 		return sampled{list.Agents, time.Since(m.began), err}
-	}
+	}, tea.Tick(silence, func(time.Time) tea.Msg { return silent{round} }))
 }
 
 // after has a sample taken later.
@@ -93,6 +96,10 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case due:
 		if msg.round == m.round {
 			return m, m.sample()
+		}
+	case silent:
+		if m.asking && msg.round == m.round && m.broken == "" {
+			m.broken = "no answer: this is as it was when the server answered last"
 		}
 	case happened:
 		if !m.asking && !m.soon {

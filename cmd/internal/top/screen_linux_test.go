@@ -3,6 +3,7 @@ package top
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -10,12 +11,14 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
+	"github.com/charmbracelet/x/vt"
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/cmd/internal/terminal"
 	"nexus.internal/fixtures"
+	"nexus.internal/fixtures/picture"
 )
 
 // minutes are the samples of three minutes: an agent that works, with one that it has created, one
@@ -84,6 +87,22 @@ func TestScreens(t *testing.T) {
 	}
 }
 
+// The picture of README.
+func TestPicture(t *testing.T) {
+	m := &model{by: byProcessor}
+	m.Update(tea.WindowSizeMsg{Width: 80, Height: 19})
+	minutes(m, false)
+	screen := vt.NewEmulator(80, 19)
+	if _, err := screen.WriteString(strings.Join(m.screen(), "\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	svg, err := picture.SVG(screen, picture.Options{Title: "nexus top: three agents, and curves of processor, memory and tokens", Rows: 19})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixtures.Golden(t, "terminal/top.svg", svg)
+}
+
 // A screen of any size has its lines and no more, also without agents, and without an answer.
 func TestSizes(t *testing.T) {
 	for _, m := range []*model{{}, {broken: "no answer: connection refused"}, {by: byMemory}} {
@@ -104,6 +123,30 @@ func TestSizes(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What is shown is not taken for live while the server does not answer, and an old reminder says nothing.
+func TestSilence(t *testing.T) {
+	m := &model{}
+	m.Update(tea.WindowSizeMsg{Width: 100, Height: 20})
+	shows := func() bool {
+		return strings.Contains(ansi.Strip(strings.Join(m.screen(), "\n")), "no answer: this is as it was")
+	}
+	m.Init()
+	first := m.round
+	if m.Update(sampled{}); shows() {
+		t.Error("it has answered")
+	}
+	m.Update(due{m.round})
+	if m.Update(silent{first}); shows() {
+		t.Error("the server was silent before it answered")
+	}
+	if m.Update(silent{m.round}); !shows() {
+		t.Error("it is not said that the server does not answer")
+	}
+	if m.Update(sampled{}); shows() {
+		t.Error("it has answered again")
 	}
 }
 
@@ -140,9 +183,9 @@ func TestPanic(t *testing.T) {
 	}
 	before := state()
 	k := terminal.NewKeyboard(screen)
-	program := tea.NewProgram(panicky{&model{}}, tea.WithInput(k), tea.WithOutput(screen), tea.WithEnvironment([]string{"TERM=xterm-256color"}))
+	program := terminal.NewProgram(panicky{&model{}}, k, screen, []string{"TERM=xterm-256color"})
 	ended := make(chan error, 1)
-	go func() { ended <- terminal.Show(program, k) }()
+	go func() { ended <- program.Show(t.Context()) }()
 	var raw strings.Builder
 	read := func(until string) {
 		t.Helper()
@@ -166,6 +209,9 @@ func TestPanic(t *testing.T) {
 	if after := state(); after != before {
 		t.Errorf("the terminal was %+v and is %+v", before, after)
 	}
+	_ = screen.Close() // what was written is still there to be read
+	rest, _ := io.ReadAll(keys)
+	raw.Write(rest)
 	if text := raw.String(); strings.LastIndex(text, "\x1b[?25l") > strings.LastIndex(text, "\x1b[?25h") {
 		t.Error("the cursor is hidden")
 	}

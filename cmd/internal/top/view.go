@@ -240,6 +240,7 @@ func (m *model) details() string {
 			parts = append(parts, strings.TrimLeft(name+" "+text, " "))
 		}
 	}
+	add("", a.Kind)
 	add("", a.Model)
 	add("", a.PermissionLevel)
 	if a.PID != nil {

@@ -35,6 +35,12 @@ class SyncMethods:
         limits: Optional[Union[params.Limits, results.Limits]] = None,
         settings: Optional[Union[params.TurnSettings, results.TurnSettings]] = None,
         parent_agent_id: Optional[str] = None,
+        kind: Optional[str] = None,
+        command: Optional[List[str]] = None,
+        args: Optional[List[str]] = None,
+        home: Literal["own", "user", None] = None,
+        sandbox: Optional[bool] = None,
+        models: Optional[str] = None,
         if_exists: Literal["fail", "use", None] = None,
         initial_message: Optional[str] = None,
         env: Optional[Dict[str, str]] = None,
@@ -50,6 +56,10 @@ class SyncMethods:
     def list_agents(self) -> results.ListAgents:
         """List the agents that the server runs."""
         return cast(results.ListAgents, self._call("list_agents", locals()))
+
+    def list_kinds(self) -> results.ListKinds:
+        """List the kinds of agents of other makes that create_agent takes."""
+        return cast(results.ListKinds, self._call("list_kinds", locals()))
 
     def list_sessions(
         self,
@@ -427,6 +437,8 @@ class SyncMethods:
         request_id: str,
         decision: Literal["allow_once", "allow_session", "deny"],
         reason: Optional[str] = None,
+        *,
+        option_id: Optional[str] = None,
     ) -> results.RespondPermission:
         """Approve or deny a waiting call."""
         return cast(results.RespondPermission, self._call("respond_permission", locals()))
@@ -442,6 +454,10 @@ class SyncMethods:
     def list_tools(self) -> results.ListTools:
         """List the tools that the model may call."""
         return cast(results.ListTools, self._call("list_tools", locals()))
+
+    def list_jobs(self) -> results.ListJobs:
+        """List the commands that the agent runs in the background."""
+        return cast(results.ListJobs, self._call("list_jobs", locals()))
 
     def mcp_list_servers(self) -> results.MCPListServers:
         """List the MCP servers of the agent's configuration."""

@@ -122,9 +122,25 @@ class CompactionEnd(_CompactionEnd, total=False):
     reason: str
 
 
+class _ContextGiven(TypedDict):
+    type: Literal["context_given"]
+    reason: str
+    messages: int
+
+
+class ContextGiven(_ContextGiven, total=False):
+    omitted: int
+
+
+class Foreign(TypedDict):
+    type: Literal["foreign"]
+    protocol: str
+    message: Any
+
+
 class MessageUpdate(TypedDict):
     type: Literal["message_update"]
-    event: Union[TextDelta, ThinkingDelta, ToolcallStart, ToolcallInputDelta, ToolcallInput, ToolcallOutputDelta, ToolcallResult, Retry, Fallback, CompactionStart, CompactionEnd]
+    event: Union[TextDelta, ThinkingDelta, ToolcallStart, ToolcallInputDelta, ToolcallInput, ToolcallOutputDelta, ToolcallResult, Retry, Fallback, CompactionStart, CompactionEnd, ContextGiven, Foreign]
 
 
 class OwnedMessageUpdate(TypedDict):
@@ -219,6 +235,7 @@ class _SessionUpdate(TypedDict):
 
 class SessionUpdate(_SessionUpdate, total=False):
     last_action_at: str
+    kind: str
 
 
 class OwnedSessionUpdate(TypedDict):
@@ -244,6 +261,7 @@ class _PermissionRequest(TypedDict):
 
 class PermissionRequest(_PermissionRequest, total=False):
     command: str
+    options: List[results.PermissionOption]
 
 
 class OwnedPermissionRequest(TypedDict):

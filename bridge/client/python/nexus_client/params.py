@@ -82,6 +82,7 @@ class PlanPool(TypedDict, total=False):
     system_prompt: Optional[str]
     approvals: Literal["ask", "deny", None]
     limits: Optional[Limits]
+    kind: Optional[str]
 
 
 class Attachment(TypedDict, total=False):

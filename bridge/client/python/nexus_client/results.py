@@ -58,6 +58,12 @@ class DestroyAgent(TypedDict):
     agent_id: str
 
 
+class PermissionOption(TypedDict):
+    option_id: str
+    name: str
+    kind: Literal["allow_once", "allow_session", "deny"]
+
+
 class _PermissionRequest(TypedDict):
     request_id: str
     turn_id: str
@@ -74,6 +80,7 @@ class _PermissionRequest(TypedDict):
 
 class PermissionRequest(_PermissionRequest, total=False):
     command: str
+    options: List[PermissionOption]
 
 
 class ToolRule(TypedDict, total=False):
@@ -124,12 +131,28 @@ class _AgentInfo(TypedDict):
 
 
 class AgentInfo(_AgentInfo, total=False):
+    kind: str
     pending: List[PermissionRequest]
     unsaved_permissions: Permissions
 
 
 class ListAgents(TypedDict):
     agents: List[AgentInfo]
+
+
+class KindInfo(TypedDict):
+    kind: str
+    protocol: Literal["acp", "claude", "codex", "pi", "nexus", "pipe"]
+    command: List[str]
+    home: Literal["own", "user"]
+    sandbox: bool
+    models: Optional[str]
+    agents: bool
+    path: Optional[str]
+
+
+class ListKinds(TypedDict):
+    kinds: List[KindInfo]
 
 
 class _SavedSession(TypedDict):
@@ -146,6 +169,7 @@ class _SavedSession(TypedDict):
 
 
 class SavedSession(_SavedSession, total=False):
+    kind: str
     damaged: str
 
 
@@ -772,6 +796,26 @@ class Tool(TypedDict):
 
 class ListTools(TypedDict):
     tools: List[Tool]
+
+
+class _Job(TypedDict):
+    job_id: str
+    command: str
+    running: bool
+    started_at: str
+    output_bytes: int
+
+
+class Job(_Job, total=False):
+    ended_at: str
+    result: str
+
+
+class JobList(TypedDict):
+    jobs: List[Job]
+
+
+ListJobs = JobList
 
 
 class _MCPServer(TypedDict):

@@ -1,0 +1,3 @@
+module nexus.internal/agents
+
+go 1.26.0

@@ -1,0 +1,259 @@
+package modelgate
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"go.uber.org/zap"
+
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/accept"
+	"nexus.internal/protocol/tokencount"
+)
+
+const (
+	// maxConnections is how many connections a program may have; one more is closed. The broker takes as many.
+	maxConnections = 48
+	// maxHeader bounds the headers of a request, in bytes.
+	maxHeader = 64 << 10
+	// headerTimeout is how long they may take, idleTimeout how long a connection may be kept without a request.
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 90 * time.Second
+	// maxBody bounds a request, in bytes, as the broker does.
+	maxBody = 32 << 20
+	// maxBefore is how much of a request is read in search of its model, in bytes.
+	maxBefore = 1 << 20
+)
+
+// Options say whose models a gate leads to.
+type Options struct {
+	// Provider is the provider's name at the broker, Type its type, and Protocol that of the program.
+	Provider, Type, Protocol string
+	// Broker reaches the broker, whatever the host.
+	Broker http.RoundTripper
+	Log    *zap.Logger // may be nil
+}
+
+// Gate implements sandbox.Service.
+type Gate struct {
+	options Options
+	dialect dialect
+	token   string
+	proxy   *httputil.ReverseProxy
+}
+
+// New returns a Gate with a token of its own. The error says why such a program cannot be given these
+// models.
+func New(o Options) (*Gate, error) {
+	d, err := find(o.Provider, o.Type, o.Protocol)
+	if err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	g := &Gate{options: o, dialect: d, token: "nexus-" + rand.Text() + rand.Text()}
+	g.proxy = &httputil.ReverseProxy{
+		Rewrite: g.rewrite, Transport: o.Broker, FlushInterval: -1,
+		ErrorLog: zap.NewStdLog(o.Log.Named("http")), ErrorHandler: g.unanswered,
+	}
+	return g, nil
+}
+
+// Env is what a program is told that finds the gate at address.
+func (g *Gate) Env(address string) []string {
+	return environment(g.options.Type, g.options.Protocol, "http://"+address, g.token)
+}
+
+// Serve serves the connections that come to a listening socket until ctx ends, closes it, and returns
+// when nothing of them is left.
+func (g *Gate) Serve(ctx context.Context, socket *os.File) {
+	ln, err := net.FileListener(socket)
+	socket.Close()
+	if err != nil {
+		g.options.Log.Warn("serve models to a program", zap.Error(err))
+		return
+	}
+	// A request whose body is not read to its end does not see that its connection is closed.
+	requests, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var conns connections
+	server := &http.Server{
+		Handler: g, DisableGeneralOptionsHandler: true, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: zap.NewStdLog(g.options.Log.Named("http")), ConnState: conns.change,
+		BaseContext: func(net.Listener) context.Context { return requests },
+	}
+	var closing sync.WaitGroup
+	closing.Go(func() {
+		<-requests.Done()
+		_ = server.Close()
+	})
+	_ = server.Serve(accept.Retry(ln, g.options.Log)) // ends with ctx
+	cancel()
+	closing.Wait()
+	conns.running.Wait()
+}
+
+// connections counts those of a server, and closes what is too much.
+type connections struct {
+	running sync.WaitGroup // Add only until Serve has returned
+
+	mu  sync.Mutex // guards now
+	now int
+}
+
+func (c *connections) change(conn net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		c.running.Add(1)
+		c.mu.Lock()
+		c.now++
+		full := c.now > maxConnections
+		c.mu.Unlock()
+		if full {
+			_ = conn.Close() // its goroutine sees that, and ends
+		}
+	case http.StateClosed, http.StateHijacked:
+		c.mu.Lock()
+		c.now--
+		c.mu.Unlock()
+		c.running.Done()
+	case http.StateActive, http.StateIdle:
+	}
+}
+
+// takeBody reads what a refused request brings: a connection that is closed with bytes unread is reset,
+// and then the program may not see the answer.
+func takeBody(r *http.Request) { _, _ = io.CopyN(io.Discard, r.Body, maxBody) }
+
+// ServeHTTP answers one request of the program.
+func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "v1/")
+	switch encoding := r.Header.Get("Content-Encoding"); {
+	case !g.knows(r):
+		takeBody(r)
+		refuse(w, http.StatusUnauthorized, "authentication_error", "this is the way of one agent to its models, and the token is not that agent's")
+	case !g.dialect.takes(r.Method, path):
+		takeBody(r)
+		refuse(w, http.StatusNotFound, "unknown_endpoint", "provider %s is of type %s, so it is spoken to by %s: POST %s, and GET models",
+			g.options.Provider, g.options.Type, g.dialect.name, strings.Join(g.dialect.posts, ", "))
+	case encoding != "" && encoding != "identity":
+		takeBody(r)
+		refuse(w, http.StatusUnsupportedMediaType, "invalid_request_error", "a request in the encoding %.32q cannot be counted: send it as it is", encoding)
+	case r.ContentLength > maxBody:
+		refuse(w, http.StatusRequestEntityTooLarge, "request_too_large", "a request may have at most %d MiB", maxBody>>20)
+	default:
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		model := ""
+		if r.Method == http.MethodPost {
+			model = peekModel(r)
+		}
+		r.Header.Del(protocol.ModelHeader) // what it asks for decides, not what it says
+		if model != "" {
+			r.Header.Set(protocol.ModelHeader, model)
+		}
+		g.proxy.ServeHTTP(w, r)
+	}
+}
+
+// credentials are the headers by which programs send a key.
+var credentials = []string{"Authorization", "X-Api-Key", "X-Goog-Api-Key", "Api-Key"}
+
+// knows reports whether a request has the token.
+func (g *Gate) knows(r *http.Request) bool {
+	given := append([]string{r.URL.Query().Get("key")}, r.Header.Values("X-Api-Key")...)
+	given = append(given, r.Header.Values("X-Goog-Api-Key")...)
+	given = append(given, r.Header.Values("Api-Key")...)
+	for _, value := range r.Header.Values("Authorization") {
+		if scheme, token, ok := strings.Cut(value, " "); ok && strings.EqualFold(scheme, "Bearer") {
+			given = append(given, strings.TrimSpace(token))
+		}
+	}
+	known := 0
+	for _, token := range given {
+		known |= subtle.ConstantTimeCompare([]byte(token), []byte(g.token))
+	}
+	return known == 1
+}
+
+// peekModel is the model that a request is to, if it names it early. The body is as it was.
+func peekModel(r *http.Request) string {
+	var seen bytes.Buffer
+	var count tokencount.Request
+	body, chunk := r.Body, make([]byte, 8<<10)
+	for seen.Len() < maxBefore {
+		before := count.Model()
+		n, err := body.Read(chunk)
+		seen.Write(chunk[:n])
+		_, _ = count.Write(chunk[:n])
+		if err != nil || before != "" && before == count.Model() { // it is whole
+			break // the next read says it again
+		}
+	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(&seen, body), body}
+	return count.Model()
+}
+
+// rewrite turns a request of the program's into one of the broker.
+func (g *Gate) rewrite(p *httputil.ProxyRequest) {
+	path := strings.TrimPrefix(strings.TrimPrefix(p.In.URL.EscapedPath(), "/"), "v1/")
+	query := p.In.URL.Query()
+	query.Del("key")
+	// It is a path of ours, or one of models: both are plain.
+	p.Out.URL = &url.URL{
+		Scheme: "http", Host: "broker", Path: "/" + g.options.Provider + "/" + g.dialect.version + path,
+		RawPath: "/" + url.PathEscape(g.options.Provider) + "/" + g.dialect.version + path, RawQuery: query.Encode(),
+	}
+	p.Out.Host = ""
+	for _, name := range append([]string{"Cookie"}, credentials...) {
+		p.Out.Header.Del(name)
+	}
+}
+
+// unanswered tells the program that no answer came from the broker.
+func (g *Gate) unanswered(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		panic(http.ErrAbortHandler) // nobody waits for it any more
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		refuse(w, http.StatusRequestEntityTooLarge, "request_too_large", "a request may have at most %d MiB", maxBody>>20)
+		return
+	}
+	g.options.Log.Warn("the broker does not answer a program", zap.Error(err))
+	refuse(w, http.StatusBadGateway, "upstream_error", "the server that has the models does not answer")
+}
+
+// refuse answers in the form that all dialects use: {"error":{"type","message"}}.
+func refuse(w http.ResponseWriter, status int, kind, format string, args ...any) {
+	type inner struct {
+		Type    string `json:"type"`
+		Message string `json:"message"`
+	}
+	body, err := json.Marshal(struct {
+		Type  string `json:"type"`
+		Error inner  `json:"error"`
+	}{"error", inner{kind, strings.ToValidUTF8(fmt.Sprintf(format, args...), "\uFFFD")}})
+	if err != nil {
+		body = nil // it is text
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // or nobody waits for it
+}

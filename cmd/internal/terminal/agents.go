@@ -1,0 +1,119 @@
+package terminal
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
+	"nexus.internal/cmd/internal/cli"
+)
+
+// found is what there is of an agent.
+type found struct {
+	running, saved bool
+	messages       uint64 // of the saved one
+}
+
+// find looks for an agent.
+func (c *chat) find(name string) (f found, err error) {
+	if err := api.CheckAgentID(name); err != nil {
+		return f, err
+	}
+	all, err := client.Do(c.ctx, c.c, "", api.ListAgents, api.None{})
+	if err != nil {
+		return f, err
+	}
+	if slices.ContainsFunc(all.Agents, func(a api.AgentInfo) bool { return a.AgentID == name }) {
+		return found{running: true}, nil
+	}
+	saved, err := client.Do(c.ctx, c.c, "", api.ListSessions, api.ListSessionsParams{Limit: new(uint64(api.MaxSessions))})
+	for _, s := range saved.Sessions {
+		if s.Name == name {
+			return found{saved: true, messages: s.MessageCount}, nil
+		}
+	}
+	return f, err
+}
+
+// restore starts a saved agent, or a new one. There is somebody who answers for approvals.
+func (c *chat) restore(name, cwd string, preset *string) error {
+	p := api.CreateAgentParams{AgentID: &name, Preset: preset, DefaultCwd: &cwd, Approvals: new("ask")}
+	_, err := client.Do(c.ctx, c.c, "", api.CreateAgent, p)
+	return err
+}
+
+// going is what is done with an agent that was found or made.
+type going func(agent string, created bool) work
+
+// toAgent goes to an agent: one that runs, a saved one, or a new one.
+func toAgent(t *talk, args []string) ([]string, work) {
+	var preset *string
+	name := ""
+	for _, arg := range args {
+		switch arg {
+		case "--trusted", "--sandboxed", "--yolo":
+			preset = new(strings.TrimPrefix(arg, "--"))
+		default:
+			if name != "" || strings.HasPrefix(arg, "-") {
+				name = "/"
+				continue
+			}
+			name = arg
+		}
+	}
+	switch {
+	case name == "/", name == "" && preset != nil:
+		return []string{t.look().problem("usage: /agent [NAME] [--trusted|--sandboxed|--yolo]")}, nil
+	case name == "":
+		return runVerb(t, standing, "status", nil)
+	}
+	return nil, findAgent(t, name, preset, t.begin)
+}
+
+// findAgent goes on with an agent that runs; else it asks whether the saved one, or a new one, is meant.
+func findAgent(t *talk, name string, preset *string, then going) work {
+	return func() any {
+		f, err := t.chat.find(name)
+		switch {
+		case err != nil:
+			return said{t.look().problem(cli.Harmless(err.Error(), true))}
+		case f.running && preset != nil:
+			return asks{text: fmt.Sprintf("%s runs already, and stays as it is: /permissions changes that. go to it? y/n", name), yes: then(name, false)}
+		case f.running:
+			return then(name, false)()
+		}
+		text := fmt.Sprintf("there is no agent %s: create it? y/n", name)
+		if f.saved {
+			text = fmt.Sprintf("%s is saved (%s): restore it? y/n", name, cli.Counted(f.messages, "message"))
+		}
+		return asks{text: text, yes: func() any {
+			if err := t.chat.restore(name, t.o.Cwd, preset); err != nil {
+				return said{t.look().problem(cli.Harmless(err.Error(), true))}
+			}
+			return then(name, !f.saved)()
+		}}
+	}
+}
+
+// toSession goes to the agent of a saved session.
+func toSession(t *talk, args []string) ([]string, work) {
+	if len(args) != 1 || strings.HasPrefix(args[0], "-") {
+		return []string{t.look().problem("usage: /load SESSION")}, nil
+	}
+	name := args[0]
+	return nil, func() any {
+		f, err := t.chat.find(name)
+		if err == nil && f.saved {
+			err = t.chat.restore(name, t.o.Cwd, nil)
+		}
+		switch {
+		case err != nil:
+			return said{t.look().problem(cli.Harmless(err.Error(), true))}
+		case !f.running && !f.saved:
+			return said{t.look().problem("no session " + name + " is saved: /sessions lists them")}
+		}
+		return t.begin(name, false)()
+	}
+}

@@ -1,0 +1,135 @@
+package terminal
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"nexus.internal/cmd/internal/cli"
+)
+
+// subject says what a verb's command does with the current agent.
+type subject int
+
+const (
+	named    subject = iota // nothing: the arguments are those of the verb
+	standing                // it is the verb's AGENT
+	standin                 // it is the verb's AGENT where none is given
+)
+
+// verbs are the commands that are verbs of nexus-rpc, with what the current agent is to them.
+var verbs = map[string]subject{
+	"allow": named, "approvals": standin, "clone": named, "compact": standing, "create": named, "cwd": standing, "delete": named, "deny": named,
+	"destroy": standin, "jobs": standing, "keys": named, "list": named, "mcp": standing, "messages": standin, "model": standing, "permissions": standing,
+	"plan": named, "prompt": standing, "rename": named, "sessions": named, "shutdown": named, "status": standin, "stop": standin, "tools": standing, "undo": standing,
+}
+
+// runVerb carries out a verb of nexus-rpc.
+func runVerb(t *talk, how subject, name string, args []string) ([]string, work) {
+	own := args // without what follows --, such as a program with flags of its own
+	if end := slices.Index(args, "--"); end >= 0 {
+		own = args[:end]
+	}
+	if slices.Contains(own, "--help") || slices.Contains(own, "-h") {
+		return verbHelp(t.look(), name), nil
+	}
+	plain := slices.IndexFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") })
+	if how == standing || how == standin && plain < 0 {
+		if t.agent == "" {
+			return []string{t.look().problem("no agent is talked to: name one")}, nil
+		}
+		args = append([]string{t.agent}, args...)
+	}
+	if name == "create" && !slices.ContainsFunc(own, func(arg string) bool { return strings.HasPrefix(arg, "--approvals") }) {
+		args = append([]string{"--approvals", "ask"}, args...) // there is somebody to ask
+	}
+	current := t.agent
+	ends := name == "destroy" && args[0] == current
+	moves := name == "rename" && len(args) == 2 && args[0] == current
+	do := func() any {
+		lines, status := t.run(append([]string{name}, args...)...)
+		switch {
+		case status != cli.ExitDone:
+			return stays(lines)
+		case name == "shutdown":
+			return ended(lines)
+		case name == "create":
+			return made(lines)
+		case ends:
+			return lobby(lines)
+		case moves:
+			t.chat.attach(args[1], position{})
+			return renamed{agent: args[1], lines: lines, info: t.chat.about(args[1])}
+		case len(lines) == 0:
+			return said{t.look().note("nothing")}
+		}
+		return said(lines)
+	}
+	if ends || moves {
+		t.moving = current
+	}
+	switch {
+	case ends:
+		t.question = &question{text: "destroy " + current + ", which you talk to? a named one's session stays saved; y/n", yes: do}
+	case name == "shutdown":
+		t.question = &question{text: "end the server, for all who use it? y/n", yes: do}
+	default:
+		return nil, do
+	}
+	if t.o.Plain {
+		return []string{t.question.text}, nil
+	}
+	return nil, nil
+}
+
+// run runs a verb of nexus-rpc, and returns what it says.
+func (t *talk) run(args ...string) (lines []string, status int) {
+	var said bytes.Buffer
+	app := cli.New(cli.Options{
+		Name: "nexus-rpc", Version: t.o.Version, Environ: t.o.Environ, Stdin: strings.NewReader(""), Stdout: &said, Stderr: &said,
+		Slash: true, Columns: int(t.width.Load()), Cwd: t.o.Cwd,
+	})
+	status = app.Run(t.ctx, args)
+	text := strings.TrimRight(said.String(), "\n")
+	switch {
+	case status == cli.ExitDone:
+		return t.look().wrap(text, ""), status
+	case status == cli.ExitUsage && strings.HasPrefix(text, "usage: "):
+		text = "usage: " + usageOf(args[0]) // the current agent is not typed
+	}
+	return []string{t.look().problem(text)}, status
+}
+
+// usageOf is how a verb is typed here.
+func usageOf(name string) string {
+	v := cli.Verbs()[name]
+	args := v.Args
+	switch verbs[name] {
+	case named:
+	case standing:
+		args = strings.TrimSpace(strings.TrimPrefix(args, "AGENT"))
+	case standin:
+		args = "[" + strings.Trim(args, "[]") + "]"
+	}
+	text := strings.TrimRight("/"+name+" "+args, " ")
+	if v.Flags != "" {
+		text += " [FLAGS]"
+	}
+	return text
+}
+
+// verbHelp is the help of a command that is a verb.
+func verbHelp(l look, name string) []string {
+	v := cli.Verbs()[name]
+	text := usageOf(name) + "\n" + v.Summary
+	if v.Long != "" {
+		text += "\n" + v.Long
+	}
+	for _, below := range v.Verbs {
+		text += "\n/" + name + " " + below
+	}
+	if v.Flags != "" {
+		text += "\n" + v.Flags
+	}
+	return l.wrap(text, "")
+}
