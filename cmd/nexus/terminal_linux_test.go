@@ -346,7 +346,7 @@ func TestLongCallsAtATerminal(t *testing.T) {
 	p.types("\x0f")
 	p.sees("\n  1006\n", "\n  1040\n")
 	p.types("\x0f")
-	p.sees("no call is folded", "of 128.0k tokens")
+	p.sees("no call is folded", "of 128.0k tokens", "\n>\n.1 · offline") // the frame is drawn anew behind what is printed
 	if text := p.text(); strings.Contains(text, "○") || strings.Count(text, "offline") != 1 {
 		t.Errorf("what has changed is left behind:\n%s", text)
 	}
