@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -25,6 +26,7 @@ type person struct {
 	*testing.T
 	home, cwd string
 	pty       *os.File
+	before    unix.Termios // the terminal, before the program has begun
 	cmd       *exec.Cmd
 	changed   chan struct{} // something was written
 	over      chan struct{} // nothing more will be
@@ -51,8 +53,18 @@ func inTerminal(t *testing.T, home, cwd string, columns int, argv ...string) *pe
 	p.cmd = exec.Command(argv[0], argv[1:]...)
 	p.cmd.Dir = cwd
 	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "NEXUS_HOME=" + home, "TERM=xterm-256color", "GORACE=atexit_sleep_ms=0"}
+	var tty *os.File
 	var err error
-	if p.pty, err = pty.StartWithSize(p.cmd, &pty.Winsize{Rows: 30, Cols: uint16(columns)}); err != nil {
+	if p.pty, tty, err = pty.Open(); err != nil {
+		t.Fatal(err)
+	}
+	if err := pty.Setsize(p.pty, &pty.Winsize{Rows: 30, Cols: uint16(columns)}); err != nil {
+		t.Fatal(err)
+	}
+	p.before = p.state()
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = tty, tty, tty
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := errors.Join(p.cmd.Start(), tty.Close()); err != nil {
 		t.Fatal(err)
 	}
 	go func() { // ends with the terminal
@@ -424,15 +436,14 @@ func TestTheTerminalIsAsItWas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			begin, home, _ := talker(t)
 			p := begin(80, "--fresh")
-			before := p.state()
 			p.sees(".1 · offline")
 			if p.state().Lflag&unix.ECHO != 0 {
 				t.Error("what is typed is echoed by the terminal")
 			}
 			leave(p)
 			_ = p.leaves() // after a signal the status says so
-			if after := p.state(); after != before {
-				t.Errorf("the terminal was %+v and is %+v", before, after)
+			if after := p.state(); after != p.before {
+				t.Errorf("the terminal was %+v and is %+v", p.before, after)
 			}
 			p.mu.Lock()
 			raw := p.raw.String()

@@ -97,7 +97,6 @@ func TestTheTerminalAfterTop(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newLive(t, nil)
 			p := atTerminal(t, s.home, s.cwd, 80, "top")
-			before := p.state()
 			p.sees("nexus top · 0 agents", "no agents")
 			if p.state().Lflag&unix.ECHO != 0 {
 				t.Error("what is typed is echoed by the terminal")
@@ -106,8 +105,8 @@ func TestTheTerminalAfterTop(t *testing.T) {
 			if err := p.leaves(); err != nil {
 				t.Errorf("it ended with %v", err)
 			}
-			if after := p.state(); after != before {
-				t.Errorf("the terminal was %+v and is %+v", before, after)
+			if after := p.state(); after != p.before {
+				t.Errorf("the terminal was %+v and is %+v", p.before, after)
 			}
 			p.mu.Lock()
 			raw := p.raw.String()
