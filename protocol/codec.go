@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/protocol/strict"
+	"nexus.internal/protocol/suggest"
 )
 
 // commands and events are the closed sets, by type name: the zero value that a
@@ -116,7 +118,7 @@ func decodeCommand(line []byte) (Command, error) {
 	}
 	zero, ok := commands[typ]
 	if !ok {
-		return nil, &UnknownTypeError{ID: idOf(line), Type: typ}
+		return nil, &UnknownTypeError{ID: idOf(line), Type: typ, Near: suggest.Nearest(typ, slices.Sorted(maps.Keys(commands)))}
 	}
 	command, err := fill(line, zero)
 	if err != nil {

@@ -18,11 +18,15 @@ func (e *SyntaxError) Unwrap() error { return e.Err }
 type UnknownTypeError struct {
 	ID   string
 	Type string
+	Near string // the command that was probably meant; "" for none
 }
 
 func (e *UnknownTypeError) Error() string {
 	if e.Type == "" {
 		return `frame has no string member "type"`
+	}
+	if e.Near != "" {
+		return fmt.Sprintf("unknown type %.64q: did you mean %q?", e.Type, e.Near)
 	}
 	return fmt.Sprintf("unknown type %.64q", e.Type)
 }
