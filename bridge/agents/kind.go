@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
@@ -60,7 +61,8 @@ func makeForeign(r *Registry, s *supervisor.Spec, p api.CreateAgentParams, forAg
 	kinds := r.o.Admission.Kinds()
 	k, ok := kinds[*p.Kind]
 	if !ok {
-		return api.Invalid("kind", "there is none %s: see list_kinds", *p.Kind).Near(*p.Kind, slices.Sorted(maps.Keys(kinds)))
+		known := slices.Sorted(maps.Keys(kinds))
+		return api.Invalid("kind", "there is none %s: the kinds are %s", *p.Kind, strings.Join(known, ", ")).Near(*p.Kind, known)
 	}
 	program := k.Program
 	if p.Command != nil {
