@@ -28,9 +28,17 @@ func TestLimitInDollars(t *testing.T) {
 	if got := (api.Limits{}).Over(held).CostUSD; got != 1.25 {
 		t.Errorf("what is not given becomes %v", got)
 	}
-	for _, dollars := range []float64{-1, 1e6 + 1} {
-		if err := api.Check(api.Limits{CostUSD: &dollars}); err == nil || !strings.Contains(err.Error(), "cost_usd") {
-			t.Errorf("%v: %v", dollars, err)
+	for dollars, want := range map[float64]string{
+		-1:       "limits.cost_usd: want dollars from 0 to 1000000, where 0 is no limit, not -1",
+		-0.25:    "not -0.25",
+		1e6 + 1:  "from 0 to 1000000",
+		1e6:      "",
+		0:        "",
+		0.000001: "",
+	} {
+		err := api.Check(api.Limits{CostUSD: &dollars})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%v: %v, want %q", dollars, err, want)
 		}
 	}
 }

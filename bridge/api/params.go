@@ -208,6 +208,7 @@ func (p CreateAgentParams) check() error {
 // process starts.
 const (
 	MaxLimit     = 1 << 50
+	MaxLimitUSD  = 1_000_000
 	MinOpenFiles = 64
 	MinMemory    = 2 << 20 // bytes
 )
@@ -265,6 +266,9 @@ func (l Limits) Over(held protocol.Limits) protocol.Limits {
 }
 
 func (l Limits) check() error {
+	if cost := protocol.Value(l.CostUSD); !(cost >= 0 && cost <= MaxLimitUSD) {
+		return Invalid("limits.cost_usd", "want dollars from 0 to %d, where 0 is no limit, not %v", MaxLimitUSD, cost)
+	}
 	given := l.Over(protocol.Limits{})
 	for _, m := range l.Beside(&given) {
 		if *m.Held > m.Most {
