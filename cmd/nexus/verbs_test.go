@@ -4,6 +4,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -34,5 +35,32 @@ func TestVerbsOfNexusAlone(t *testing.T) {
 	}
 	if alone < 5 {
 		t.Errorf("nexus has only %d verbs of its own", alone)
+	}
+}
+
+// nexus mcp is another verb than nexus-rpc mcp AGENT, and says so to whoever names an agent.
+func TestAgentOfNexusMCP(t *testing.T) {
+	out, err := exec.Command(filepath.Join(programs, "nexus"), "mcp", "w").CombinedOutput()
+	if want := "nexus: nexus mcp takes no arguments: the MCP servers of an agent are those of nexus-rpc mcp w\n"; err == nil || string(out) != want {
+		t.Errorf("%v, %q, want %q", err, out, want)
+	}
+}
+
+// --help behind a verb that there is not is an error, also below verbs whose help leaves out flags that
+// they have not: `nexus logs remove --help` printed the help of logs.
+func TestHelpOfUnknownVerbOfNexus(t *testing.T) {
+	for args, want := range map[string]string{
+		"logs remove --help":     `nexus: unknown verb "remove": see nexus logs --help`,
+		"logs --help lits":       `nexus: unknown verb "lits": did you mean nexus logs list?`,
+		"config chek -h":         `nexus: unknown verb "chek": did you mean nexus config check?`,
+		"logs list --help":       "",
+		"serve --help":           "",
+		"config check --help":    "",
+		"backup somefile --help": "",
+	} {
+		out, err := exec.Command(filepath.Join(programs, "nexus"), strings.Fields(args)...).CombinedOutput()
+		if want == "" && (err != nil || !strings.Contains(string(out), "Usage:")) || want != "" && (err == nil || string(out) != want+"\n") {
+			t.Errorf("%s: %v, %q, want %q", args, err, out, want)
+		}
 	}
 }

@@ -118,6 +118,7 @@ func (a *App) Add(cmd *cobra.Command) {
 		}
 	}
 	a.root.AddCommand(cmd)
+	cmd.SetHelpFunc(a.help(cmd.HelpFunc())) // also where it has one of its own
 }
 
 // Root is the tree of the verbs, for what describes it.

@@ -9,6 +9,7 @@ import (
 
 	"nexus.internal/bridge/client"
 	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/protocol/shellword"
 )
 
 const help = `Offer the agents of the server as MCP tools on stdin and stdout, for programs that speak to models: Claude Code,
@@ -23,7 +24,12 @@ where none runs. Agents work in this directory unless create_agent names another
 func Command(app *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "mcp [FLAGS]", Short: "Offer the agents as MCP tools on stdin and stdout", Long: help, DisableFlagsInUseLine: true,
-		Args: cli.Args(0, 0),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 { // meant for the verb of nexus-rpc
+				return cli.Usage("nexus mcp takes no arguments: the MCP servers of an agent are those of nexus-rpc mcp %s", shellword.Quote(args[0]))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return serve(cmd.Context(), app)
 		},
