@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,16 +23,34 @@ var steady = []picture.Replacement{
 	{What: regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`), By: "2026-01-20 10:15:00"},
 }
 
-// pictured compares a picture of README with what is shown.
+// pictured compares a picture of README with what is shown, until they are the same: the cursor comes
+// to its place behind the text.
 func (p *person) pictured(name, title, from string) {
 	p.Helper()
-	p.mu.Lock()
-	svg, err := picture.SVG(p.screen, picture.Options{Title: title, From: from, Rows: 19, Cursor: true, Steady: steady})
-	p.mu.Unlock()
-	if err != nil {
-		p.Fatal(err)
+	name = "terminal/" + name + ".svg"
+	patience := 30 * time.Second
+	update := os.Getenv("UPDATE") == "1"
+	if update {
+		patience = time.Second
 	}
-	fixtures.Golden(p.T, "terminal/"+name+".svg", svg)
+	timeout := time.After(patience)
+	for {
+		p.mu.Lock()
+		svg, err := picture.SVG(p.screen, picture.Options{Title: title, From: from, Rows: 19, Cursor: true, Steady: steady})
+		p.mu.Unlock()
+		if err != nil {
+			p.Fatal(err)
+		}
+		if !update && bytes.Equal(svg, fixtures.Read(p.T, name)) {
+			return
+		}
+		select {
+		case <-p.changed:
+		case <-timeout:
+			fixtures.Golden(p.T, name, svg)
+			return
+		}
+	}
 }
 
 // played starts a server whose model plays a scenario, for agents in a directory of a Go program.

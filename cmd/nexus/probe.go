@@ -38,7 +38,7 @@ type probing struct {
 func probeCommand(app *cli.App) *cobra.Command {
 	p := &probing{app: app}
 	cmd := &cobra.Command{
-		Use:   "probe [FLAGS] -- COMMAND…",
+		Use: "probe [FLAGS] -- COMMAND…", DisableFlagsInUseLine: true,
 		Short: "Find out what an agent of another make is and how it behaves",
 		Long:  probeHelp,
 		Args:  cobra.ArbitraryArgs,

@@ -18,7 +18,7 @@ func topCommand(app *cli.App) *cobra.Command {
 	o := top.Options{App: app}
 	once := false
 	cmd := &cobra.Command{
-		Use:   "top [FLAGS]",
+		Use: "top [FLAGS]", DisableFlagsInUseLine: true,
 		Short: "Show what the agents take: processor, memory, tokens, cost",
 		Long: "Show what the agents take: processor, memory, tokens and cost, and what waits for them; at a terminal live, with\n" +
 			"curves of the last minutes. The keys are on the screen. TOKENS and COST are also of the agents that an agent created.",

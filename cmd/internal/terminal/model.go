@@ -29,6 +29,7 @@ type model struct {
 
 	lines    []string // to be printed: one after the other, as commands run side by side
 	printing bool
+	odd      bool // how often something was printed
 	begun    bool // nothing is printed before
 
 	search  *search
@@ -71,7 +72,8 @@ func (m *model) ticking() tea.Cmd {
 	return tea.Tick(tickEvery, func(time.Time) tea.Msg { return tick{} })
 }
 
-// printed says that lines were printed.
+// printed says that lines were printed. bubbletea leaves the cursor behind them, and brings it back with the
+// next frame that is not as the one before.
 type printed struct{}
 
 // print prints the lines that wait; at the end of the talk it ends the program after them.
@@ -132,7 +134,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.begun = true
 		return m, m.print()
 	case printed:
-		m.printing = false
+		m.printing, m.odd = false, !m.odd
 		return m, m.print()
 	case tick:
 		return m, m.ticking()
@@ -331,6 +333,9 @@ func (m *model) View() tea.View {
 		}
 	}
 	lines := append(append(above, input...), below...)
+	if m.odd {
+		lines = append(lines[:len(lines)-1], lines[len(lines)-1]+ansi.ResetStyle) // not as before, and looks the same
+	}
 	v := tea.NewView(strings.Join(lines, "\n"))
 	if cursor := m.input.Cursor(); cursor != nil {
 		cursor.X += ansi.StringWidth(prompt)
