@@ -25,17 +25,21 @@ func (d *doctor) home(home string) {
 		dir = filepath.Dir(dir)
 	}
 	info, err := os.Stat(dir)
-	switch {
-	case err != nil:
+	if err != nil {
 		d.add("home", isFail, otherHome, "%s: %v", home, err)
 		return
-	case dir == home && unix.Access(dir, unix.W_OK|unix.X_OK) != nil:
+	}
+	closed := unix.Access(dir, unix.W_OK|unix.X_OK)
+	switch {
+	case errors.Is(closed, unix.EROFS):
+		d.add("home", isFail, "mount it for writing, or "+otherHome, "%s lies on a file system that is mounted read-only", home)
+	case dir == home && closed != nil:
 		d.add("home", isFail, "chmod 700 "+home+", or "+otherHome, "%s (mode %04o) is not writable for user %d", home, info.Mode().Perm(), os.Geteuid())
 	case dir == home && info.Mode().Perm()&0o077 != 0:
 		d.add("home", isWarn, "chmod 700 "+home, "%s has mode %04o: others see what is in it", home, info.Mode().Perm())
 	case dir == home:
 		d.add("home", isOK, "", "%s is ours alone", home)
-	case !info.IsDir() || unix.Access(dir, unix.W_OK|unix.X_OK) != nil:
+	case !info.IsDir() || closed != nil:
 		d.add("home", isFail, otherHome+", or have it made: it must belong to user "+userName(), "%s is not there, and user %d cannot make it in %s", home, os.Geteuid(), dir)
 	default:
 		d.add("home", isOK, "", "%s is not there yet: the first server makes it", home)

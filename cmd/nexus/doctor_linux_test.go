@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidwall/gjson"
+	"golang.org/x/sys/unix"
 )
 
 // doctored are what nexus doctor finds, by check, and its findings that lack what to do.
@@ -88,5 +89,29 @@ func TestDoctor(t *testing.T) {
 	// A home that cannot be made.
 	if got := doctored(t, "/proc/self/nexus", nil)["home"]; len(got) != 1 || !strings.HasPrefix(got[0], "fail ") || !strings.Contains(got[0], "/nexus is not there, and user ") {
 		t.Errorf("home: %q", got)
+	}
+}
+
+// A home on a file system that is mounted read-only is said to be there, and not that its mode is wrong.
+func TestDoctorOfAReadOnlyHome(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 && os.Getenv(inNamespace) == "" {
+		asRootOfItsOwn(t)
+		return
+	}
+	disk := t.TempDir()
+	if err := unix.Mount("nexus-test", disk, "tmpfs", unix.MS_RDONLY, "size=2m,mode=700"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, home := range []string{disk, filepath.Join(disk, "home")} {
+		want := "fail " + home + " lies on a file system that is mounted read-only"
+		if got := doctored(t, home, nil)["home"]; len(got) != 1 || got[0] != want {
+			t.Errorf("home: %q, want %q", got, want)
+		}
 	}
 }
