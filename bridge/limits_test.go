@@ -57,7 +57,7 @@ func TestTurnLimitIsTold(t *testing.T) {
 		_, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "x", RequestID: new("r")})
 		e := wantError(t, err, jsonrpc.CodeServerError, "TIMEOUT", 200)
 		if e.Data.Limit != "turn limit 1 s" || !strings.Contains(e.Data.Details, e.Data.Limit) ||
-			len(e.Data.RecoverySuggestions) != 1 || !strings.Contains(e.Data.RecoverySuggestions[0], "limits.turn_s") {
+			len(e.Data.RecoverySuggestions) != 2 || !strings.Contains(e.Data.RecoverySuggestions[0], "limits.turn_s") || !strings.Contains(e.Data.RecoverySuggestions[1], "get_messages") {
 			t.Errorf("got data %+v", e.Data)
 		}
 	}

@@ -21,7 +21,7 @@ var (
 	ErrStopped      = errors.New("the agent was stopped")
 	ErrDraining     = errors.New("the server is shutting down")
 	ErrAborted      = errors.New("the turn was cancelled")
-	ErrTurnTimeout  = errors.New("the turn exceeded its time limit")
+	ErrTurnTimeout  = errors.New("the turn exceeded its time limit and was cancelled")
 	ErrTurnConflict = errors.New("an earlier request has that request_id")
 	ErrNoRequest    = errors.New("no such permission request waits for an answer")
 	ErrSlow         = errors.New("subscriber fell too far behind")

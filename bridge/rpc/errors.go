@@ -223,6 +223,9 @@ func withCode(e *api.Error) Error {
 	return out
 }
 
+// seeTurn is suggested where a turn was ended.
+const seeTurn = "get_messages shows what the turn did until then, and another send goes on from there."
+
 func apiError(kind api.ErrorKind, err error, suggestions ...string) *api.Error {
 	return &api.Error{Kind: kind, Details: err.Error(), Suggestions: suggestions}
 }
@@ -247,11 +250,11 @@ func ofTurn(err error) *api.Error {
 		return apiError(api.KindAgentStopped, err, "Send it again: that starts the agent.")
 	case errors.Is(err, supervisor.ErrTurnTimeout):
 		if e, ok := errors.AsType[*supervisor.TurnLimitError](err); ok {
-			failure := apiError(api.KindTimeout, err, "Raise limits.turn_s of the agent by set_limits, or ask for less in one message.")
+			failure := apiError(api.KindTimeout, err, "Raise limits.turn_s of the agent by set_limits, or ask for less in one message.", seeTurn)
 			failure.Limit = e.Limit()
 			return failure
 		}
-		return apiError(api.KindTimeout, err, "Raise timeout_s, or ask for less in one message.")
+		return apiError(api.KindTimeout, err, "Raise timeout_s, or ask for less in one message.", seeTurn)
 	case errors.Is(err, supervisor.ErrNoRequest):
 		return &api.Error{
 			Kind: api.KindPermissionRequestNotFound, Details: "it was answered, has ended, or never was", Suggestions: []string{"See pending of get_permissions."},

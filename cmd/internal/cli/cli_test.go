@@ -562,6 +562,8 @@ func TestSuggestionsNameVerbs(t *testing.T) {
 		{"Change it (set_model for model).", []string{"create", "a"}, "Change it (SELF model a MODEL for model)."},
 		{"Widen it by set_permissions.", []string{"list"}, "Widen it by SELF permissions AGENT PRESET."},
 		{`Then set_cwd {"cwd":"/DIR"} of agent b.c moves it.`, []string{"call", "send", "--agent", "a"}, `Then set_cwd {"cwd":"/DIR"} of agent b.c moves it.`},
+		{"get_messages shows it.", []string{"send", "b", "x"}, "SELF messages b shows it."},
+		{"get_messages shows it.", []string{"list"}, "SELF messages shows it."},
 		{"Raise timeout_s.", []string{"send", "a", "x"}, "Raise --timeout."},
 		{"With when_busy queue.", []string{"send", "a", "x"}, "With --when-busy queue."},
 		{"Send it again with a new request_id: now.", []string{"send", "a", "x"}, "Send it again: now."},

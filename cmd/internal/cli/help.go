@@ -128,13 +128,16 @@ func (a *App) inVerbs(ran *cobra.Command, text string) string {
 		parts := wireNames.FindStringSubmatch(found)
 		name, params, agent := parts[1], parts[2], parts[3]
 		if m, ok := api.Find(name); ok {
-			verb := verbOf(name, verbs())
-			setter := settersUse.FindStringSubmatch(verb)
-			if verb, _, _ = strings.Cut(verb, " AGENT"); verb != "" && setter == nil {
-				return a.call(verb) + strings.TrimPrefix(found, name)
-			}
 			if args := ran.Flags().Args(); agent == "" && len(args) > 0 && agentFirst.MatchString(ran.Use) {
 				agent = args[0]
+			}
+			use := verbOf(name, verbs())
+			setter := settersUse.FindStringSubmatch(use)
+			if verb := wordsOf.FindString(use); verb != "" && setter == nil {
+				if agent != "" && strings.HasPrefix(use, verb+" AGENT") {
+					verb += " " + agent
+				}
+				return a.call(verb) + strings.TrimPrefix(found, name)
 			}
 			if setter != nil {
 				return a.call(setter[1] + " " + cmp.Or(agent, "AGENT") + " " + cmp.Or(onlyText(params), setter[2]))
@@ -196,16 +199,15 @@ func wholeCall(m api.Method, agent, params string) string {
 	return text
 }
 
-// verbOf is the verb, of one word or two, for a method, with its arguments where it
-// changes an agent by one ([settersUse]); "" for none.
+// wordsOf matches the words of a verb, one or two, before its arguments.
+var wordsOf = regexp.MustCompile(`^[a-z]+(?: [a-z]+)?\b`)
+
+// verbOf is the use of the verb, of one word or two, for a method, without flags; "" for none.
 func verbOf(method string, rows []row) string {
 	for _, r := range rows {
 		name, _, _ := strings.Cut(r.use, " ")
-		if r.of.Name == method && settersUse.MatchString(r.use) {
-			return r.use
-		}
 		if r.of.Name == method {
-			return name
+			return strings.TrimSuffix(r.use, " [FLAGS]")
 		}
 		if below := verbOf(method, r.verbs); below != "" {
 			return name + " " + below
