@@ -12,6 +12,7 @@ import (
 
 	"nexus.internal/bridge/homelock"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol"
 )
 
 // home looks at the home itself, and at the room that is left where it lies.
@@ -45,7 +46,7 @@ func (d *doctor) home(home string) {
 		d.add("home", isOK, "", "%s is not there yet: the first server makes it", home)
 	}
 	d.disk(dir)
-	if d.cfg != nil && d.cfg.Logs.Sessions {
+	if d.cfg != nil && protocol.ValueOr(d.cfg.Logs.Sessions, true) {
 		if logs := d.cfg.SessionLogsDir(); filepath.Dir(logs) != filepath.Join(home, "logs") {
 			if _, err := os.Stat(logs); err == nil { // else the server makes it
 				d.disk(logs)

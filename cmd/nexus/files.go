@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/cmd/internal/sessionlog"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/homeformat"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/store"
@@ -98,7 +100,7 @@ func closeLogs(logs *sessionlog.Archive) error {
 // sessions are not logged.
 func openLogs(ctx context.Context, cfg *config.Config, o serveOptions, log *zap.Logger) (*sessionlog.Archive, error) {
 	logs := o.sessionLogs(cfg)
-	if !logs.Sessions {
+	if !*logs.Sessions {
 		return nil, nil
 	}
 	archive, err := sessionlog.Create(logs.Dir)
@@ -112,16 +114,12 @@ func openLogs(ctx context.Context, cfg *config.Config, o serveOptions, log *zap.
 	return archive, nil
 }
 
-// sessionLogs says whether and where sessions are logged, by the configuration and the flags.
+// sessionLogs says whether and where sessions are logged, by the configuration and the flags: all but KeepDays is there.
 func (o serveOptions) sessionLogs(cfg *config.Config) config.Logs {
 	logs := cfg.Logs
-	logs.Dir = cfg.SessionLogsDir()
-	if o.logDir != "" {
-		logs.Sessions, logs.Dir = true, o.logDir
-	}
-	if o.rawLog {
-		logs.Sessions, logs.Events = true, true
-	}
+	logs.Dir = cmp.Or(o.logDir, cfg.SessionLogsDir())
+	logs.Events = logs.Events || o.rawLog
+	logs.Sessions = new(o.logDir != "" || o.rawLog || protocol.ValueOr(logs.Sessions, o.logSessions))
 	return logs
 }
 

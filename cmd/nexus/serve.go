@@ -64,6 +64,8 @@ type serveOptions struct {
 	log        logOptions
 	logDir     string // "" leaves it to the configuration
 	rawLog     bool
+	// logSessions logs sessions if the configuration does not say whether to.
+	logSessions bool
 }
 
 func serveCommand(app *cli.App) *cobra.Command {
@@ -125,6 +127,7 @@ func serveCommand(app *cli.App) *cobra.Command {
 	cmd.Flags().BoolVar(&o.pprof, "pprof", false, "answer requests for profiles of the server at the unix socket run/pprof in its home")
 	o.log.flags(cmd.Flags())
 	cmd.Flags().StringVar(&o.logDir, "log-dir", "", "log the sessions of all agents in `DIR`, which only you may enter (default: the configuration's logs, else none)")
+	cmd.Flags().BoolVar(&o.logSessions, "log-sessions", false, "log the sessions of all agents, unless the configuration says whether to")
 	cmd.Flags().BoolVar(&o.rawLog, "raw-log", false, "log sessions with every event, as JSON lines")
 	withoutFlags(cmd, "a server makes a key of its own and prints its address and the path of that key", "api-key", "json", "output")
 	flagUsage(cmd, "port", "port to listen on, the same as PORT (default: $NEXUS_PORT, then 8765)")

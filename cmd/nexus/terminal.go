@@ -138,6 +138,7 @@ func (v *conversation) reach(ctx context.Context, app *cli.App) (*client.Client,
 			return nil, err
 		}
 	}
+	app.ServeFlags = append(app.ServeFlags, "--log-sessions") // somebody talks
 	if v.logDir != "" {
 		dir, err := filepath.Abs(v.logDir)
 		if err != nil {
@@ -150,7 +151,7 @@ func (v *conversation) reach(ctx context.Context, app *cli.App) (*client.Client,
 	}
 	c, err := app.Connect(ctx, v.connect == "")
 	v.o.Started = app.Started
-	if err == nil && !app.Started && len(app.ServeFlags) > 0 {
+	if err == nil && !app.Started && (v.logDir != "" || v.rawLog) {
 		c.Close()
 		return nil, cli.Usage("--log-dir and --raw-log are of a server that is started here, and one runs already: leave them out, or set logs in its configuration and restart it")
 	}

@@ -38,8 +38,8 @@ func (s Sessions) days() int {
 
 // Logs says whether and where the server logs sessions (SPEC §6.13).
 type Logs struct {
-	// Sessions says to log them.
-	Sessions bool `json:"sessions" wire:"default"`
+	// Sessions says whether to log them; nil leaves it to whoever starts the server.
+	Sessions *bool `json:"sessions,omitzero"`
 	// Dir is the directory, absolute or below "~"; "" is logs/sessions in the home.
 	Dir string `json:"dir" wire:"default"`
 	// Events says to keep every event of an agent, too.
