@@ -2,19 +2,19 @@ package terminal
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
 
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/protocol"
 )
 
-// decide answers the request that waits longest.
-func (t *talk) decide(decision protocol.Decision, reason string) work {
-	if len(t.requests) == 0 {
-		return nil
-	}
-	r := t.requests[0]
-	t.requests = t.requests[1:]
+// decide answers a request.
+func (t *talk) decide(r wants, decision protocol.Decision, reason string) work {
+	t.settle(r.agent, r.request.RequestID)
 	what := map[protocol.Decision]string{protocol.AllowOnce: "allowed", protocol.AllowSession: "allowed for this session", protocol.Deny: "denied"}[decision]
 	return func() any {
 		if err := t.chat.answer(r.agent, r.request.RequestID, decision, reason); err != nil {
@@ -59,17 +59,59 @@ func (t *talk) described(r wants) []string {
 	return append([]string{t.look().style(yellow, "waits for your approval:")}, lines...)
 }
 
-// requestLines are the request that waits longest, and how to answer it.
+// requestLines are the request that waits longest.
 func (t *talk) requestLines() []string {
-	if len(t.requests) == 0 {
-		return nil
-	}
 	r := t.requests[0]
 	if !r.told {
-		return append(t.described(r), t.choices()...)
+		return t.described(r)
 	}
 	summary := t.look().styled(yellow, "waits for your approval: "+cli.Harmless(r.agent+": "+r.request.Summary, true))
-	return append(summary[:min(2, len(summary))], t.choices()...)
+	return summary[:min(2, len(summary))]
+}
+
+// answerPause is how long no key may be pressed before a key answers a request: what a person was about
+// to type when it came is no answer.
+const answerPause = 500 * time.Millisecond
+
+// paused says that it is over, unless a key was pressed, or another request came, meanwhile.
+type paused int
+
+// waitingFor names the request of those that waits longest; "" for none.
+func waitingFor(requests []wants) string {
+	if len(requests) == 0 {
+		return ""
+	}
+	return requests[0].agent + " " + requests[0].request.RequestID
+}
+
+// offer has the request that waits longest answered by a key from the next pause on.
+func (m *model) offer(pressed bool) tea.Cmd {
+	id := waitingFor(m.t.requests)
+	if id == m.expected && (m.offered || !pressed) {
+		return nil
+	}
+	m.expected, m.offered = id, false
+	m.pauses++
+	if id == "" {
+		return nil
+	}
+	this := paused(m.pauses)
+	return tea.Tick(answerPause, func(time.Time) tea.Msg { return this })
+}
+
+// offering is what is drawn of the request that waits longest.
+func (m *model) offering() []string {
+	if len(m.t.requests) == 0 {
+		return nil
+	}
+	lines := m.t.requestLines()
+	switch {
+	case !m.offered:
+		return append(lines, m.t.look().style(dim, "a key answers, once none is pressed for a moment"))
+	case m.input.Length() > 0:
+		lines = append(lines, m.t.look().style(dim, "with nothing typed (Ctrl-C):"))
+	}
+	return append(lines, m.t.choices()...)
 }
 
 // choices says how the request that waits longest is answered.
@@ -87,16 +129,27 @@ func (t *talk) choices() []string {
 
 // approve takes the answer y, s, n or r to a request; false for any other.
 func (t *talk) approve(key string) (work, bool) {
+	r := t.requests[0]
 	switch {
 	case key == "y":
-		return t.decide(protocol.AllowOnce, ""), true
+		return t.decide(r, protocol.AllowOnce, ""), true
 	case key == "s" && t.mayAllowSession():
-		return t.decide(protocol.AllowSession, ""), true
+		return t.decide(r, protocol.AllowSession, ""), true
 	case key == "n":
-		return t.decide(protocol.Deny, ""), true
+		return t.decide(r, protocol.Deny, ""), true
 	case key == "r":
-		t.question = &question{text: "the reason, for the model:", answer: func(reason string) work { return t.decide(protocol.Deny, reason) }}
+		t.question = &question{text: "the reason, for the model:", about: waitingFor(t.requests), answer: func(reason string) work { return t.decide(r, protocol.Deny, reason) }}
 		return nil, true
 	}
 	return nil, false
+}
+
+// settle drops a request that waits no more, and the question for a reason that is about it.
+func (t *talk) settle(agent, id string) (lines []string) {
+	if q := t.question; q != nil && q.about == agent+" "+id {
+		t.question = nil
+		lines = []string{t.look().note("answered elsewhere, or over")}
+	}
+	t.requests = slices.DeleteFunc(t.requests, func(r wants) bool { return r.agent == agent && r.request.RequestID == id })
+	return lines
 }

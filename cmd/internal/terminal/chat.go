@@ -37,7 +37,7 @@ type (
 		request protocol.PermissionRequest
 		told    bool // in full
 	}
-	settled struct{ id string }
+	settled struct{ agent, id string }
 	// used is what an agent has used.
 	used struct {
 		agent  string
@@ -267,7 +267,7 @@ func (c *chat) approvals() {
 			case protocol.PermissionRequest:
 				c.tell(wants{agent: event.Agent(), request: e})
 			case protocol.PermissionEnd:
-				c.tell(settled{e.RequestID})
+				c.tell(settled{event.Agent(), e.RequestID})
 			}
 		}
 	})

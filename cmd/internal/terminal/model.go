@@ -27,6 +27,10 @@ type model struct {
 	working  int               // how much work is under way
 	early    []tea.KeyPressMsg // keys that wait for somebody to talk to
 
+	expected string // the request that waits longest; "" for none
+	offered  bool   // a key answers it
+	pauses   int    // those that have begun
+
 	lines    []string // to be printed: one after the other, as commands run side by side
 	printing bool
 	odd      bool // how often something was printed
@@ -115,41 +119,50 @@ func (m *model) show(lines []string, more work) tea.Cmd {
 
 // Update implements [tea.Model].
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	do := m.update(msg)
+	_, pressed := msg.(tea.KeyPressMsg)
+	return m, tea.Batch(do, m.offer(pressed))
+}
+
+func (m *model) update(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
 		m.t.resize(msg.Width)
 		m.resize()
-		return m, nil
+		return nil
 	case tea.KeyPressMsg:
-		return m, m.keys(msg)
+		return m.keys(msg)
 	case came:
 		m.working--
-		_, more := m.Update(msg.msg)
-		return m, tea.Batch(more, m.retype())
+		return tea.Batch(m.update(msg.msg), m.retype())
 	case tea.PasteMsg:
 		m.input, _ = m.input.Update(msg)
-		return m, nil
+		return nil
 	case Begun:
 		m.begun = true
-		return m, m.print()
+		return m.print()
 	case printed:
 		m.printing, m.odd = false, !m.odd
-		return m, m.print()
+		return m.print()
+	case paused:
+		if int(msg) == m.pauses {
+			m.offered = m.expected != ""
+		}
+		return nil
 	case tick:
-		return m, m.ticking()
+		return m.ticking()
 	case cleared:
-		return m, tea.ClearScreen
+		return tea.ClearScreen
 	case completions:
 		m.complete(msg)
-		return m, nil
+		return nil
 	case happened, parted, sent, unsent, wants, ours, settled, used, said, made, overheard, arrived, stays, renamed, asks, lobby, failed, ended, resend, whispers:
-		lines, more := m.t.handle(msg)
-		return m, m.show(lines, more)
+		return m.show(m.t.handle(msg))
 	}
 	var cmd tea.Cmd
 	m.input, cmd = m.input.Update(msg)
-	return m, cmd
+	return cmd
 }
 
 // resize gives the input the room beside its prompt.
@@ -165,7 +178,7 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 		return nil
 	}
 	m.choices = nil
-	if empty := m.input.Length() == 0; empty && m.t.question == nil && len(m.t.requests) > 0 {
+	if empty := m.input.Length() == 0; empty && m.t.question == nil && m.offered && m.expected == waitingFor(m.t.requests) {
 		if more, ok := m.t.approve(name); ok {
 			return m.do(more)
 		}
@@ -350,7 +363,7 @@ func (m *model) asked() []string {
 	if q := m.t.question; q != nil {
 		return strings.Split(q.text, "\n")
 	}
-	return m.t.requestLines()
+	return m.offering()
 }
 
 // below are the lines under the input: what Tab found, and the status.

@@ -63,6 +63,8 @@ type question struct {
 	yes    work      // of a question that y answers; nil for one that takes a line
 	answer answering // of one that takes a line
 	keys   string    // keys that answer it at once; "" for lines
+	about  string    // the request that a line is the reason of a denial of; "" for none
+	passes bool      // a line that is neither yes nor no is what it is without the question
 }
 
 // talk is the conversation of a person: with one agent, and in whisper mode with another one
@@ -217,7 +219,7 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 	case ours:
 		return t.asked(wants(m)), nil
 	case settled:
-		t.settle(m.id)
+		return t.settle(m.agent, m.id), nil
 	case said:
 		return m, nil
 	case made:
@@ -305,15 +307,6 @@ func (t *talk) forget(id string) {
 	}
 }
 
-func (t *talk) settle(id string) {
-	for i, r := range t.requests {
-		if r.request.RequestID == id {
-			t.requests = append(t.requests[:i:i], t.requests[i+1:]...)
-			return
-		}
-	}
-}
-
 // happened takes an event of the agent.
 func (t *talk) happened(m happened) (lines []string, more work) {
 	if t.holding {
@@ -338,7 +331,7 @@ func (t *talk) happened(m happened) (lines []string, more work) {
 		t.chat.usage(t.agent)
 		if t.shown.stop == protocol.StopMaxIterations {
 			more = func() any {
-				return asks{text: "go on? y/n", yes: func() any { return resend("Go on.") }}
+				return asks{text: "go on? y/n", passes: true, yes: func() any { return resend("Go on.") }}
 			}
 		}
 	}

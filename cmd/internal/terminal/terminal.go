@@ -192,8 +192,8 @@ func (l *lineMode) loop(ctx context.Context) {
 func (l *lineMode) ask() {
 	if q := l.t.question; q != nil {
 		fmt.Fprintln(l.out, q.text)
-	} else if lines := l.t.requestLines(); lines != nil {
-		fmt.Fprintln(l.out, strings.Join(lines, "\n"))
+	} else if len(l.t.requests) > 0 {
+		fmt.Fprintln(l.out, strings.Join(append(l.t.requestLines(), l.t.choices()...), "\n"))
 	}
 }
 

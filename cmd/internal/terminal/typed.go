@@ -58,9 +58,12 @@ func (t *talk) answered(q *question, text string) ([]string, work) {
 	case "n", "no", "":
 		t.question = nil
 		return nil, nil
-	default:
-		return []string{q.text}, nil
 	}
+	if q.passes {
+		t.question = nil
+		return t.submit(text, false)
+	}
+	return []string{q.text}, nil
 }
 
 // interrupt cancels the running turn; false without one.

@@ -1,0 +1,105 @@
+package terminal
+
+import (
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+
+	"nexus.internal/protocol"
+)
+
+// drawnTalk is a talk to the agent a, at a terminal.
+func drawnTalk(t *testing.T) *model {
+	t.Helper()
+	talk := newTalk(t.Context(), nil, Options{}, func(any) {})
+	talk.agent = "a"
+	m := newModel(talk, openHistory(t.TempDir()), nil)
+	m.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
+	return m
+}
+
+// asks has a request come.
+func (m *model) asks(agent, id string) {
+	m.Update(ours{agent: agent, request: protocol.PermissionRequest{
+		RequestID: id, ToolName: "shell", Summary: "run " + id, Decisions: []protocol.Decision{protocol.AllowOnce, protocol.Deny},
+	}})
+}
+
+func (m *model) press(keys string) {
+	for _, k := range keys {
+		m.Update(tea.KeyPressMsg{Code: k, Text: string(k)})
+	}
+}
+
+// What was about to be typed when a request came is no answer to it: it goes into the line. A key is one after
+// a pause, for the request that was shown in it.
+func TestKeysTypedAheadAnswerNothing(t *testing.T) {
+	m := drawnTalk(t)
+	m.asks("a", "1")
+	first := m.pauses
+	m.press("yes")
+	if len(m.t.requests) != 1 || m.input.Value() != "yes" {
+		t.Fatalf("typed ahead: %d requests wait, the line is %q", len(m.t.requests), m.input.Value())
+	}
+	if m.Update(paused(first)); m.offered {
+		t.Error("a pause that keys have ended counts")
+	}
+	m.Update(paused(m.pauses))
+	m.press("y")
+	if shown := m.View().Content; len(m.t.requests) != 1 || !strings.Contains(shown, "with nothing typed (Ctrl-C):") || !strings.Contains(shown, "y once, n no") {
+		t.Errorf("behind a line: %d requests wait at\n%s", len(m.t.requests), shown)
+	}
+	m.input.Reset()
+	m.asks("a", "2")
+	m.press("y")
+	if got := waitingFor(m.t.requests); got != "a 2" || m.offered {
+		t.Errorf("after an answer %q waits, and a key answers it: %v", got, m.offered)
+	}
+	m.press("y")
+	if len(m.t.requests) != 1 || m.input.Value() != "y" {
+		t.Error("the second y of two answers the next request")
+	}
+}
+
+// A request that is answered elsewhere takes with it the pause before it, and the question for a reason;
+// the one behind it is not answered in its place, nor one of another agent that has its id.
+func TestRequestsAnsweredElsewhere(t *testing.T) {
+	m := drawnTalk(t)
+	for _, agent := range []string{"a", "b"} {
+		m.asks(agent, "1")
+	}
+	m.Update(paused(m.pauses))
+	m.Update(settled{"a", "1"})
+	m.press("y")
+	if got := waitingFor(m.t.requests); got != "b 1" {
+		t.Fatalf("%q waits", got)
+	}
+	m.input.Reset()
+	m.Update(paused(m.pauses))
+	m.press("r")
+	if m.t.question == nil {
+		t.Fatal("no reason is asked for")
+	}
+	m.Update(settled{"b", "1"})
+	if m.t.question != nil || len(m.t.requests) != 0 || m.offered {
+		t.Errorf("afterwards: question %+v, %d requests", m.t.question, len(m.t.requests))
+	}
+	m.Update(paused(m.pauses))
+	m.press("y")
+	if m.input.Value() != "y" {
+		t.Errorf("without a request, y is %q", m.input.Value())
+	}
+}
+
+// A message that was typed while a turn ran into its bound is no answer to whether it is to go on.
+func TestMessagesTypedAheadOfAQuestion(t *testing.T) {
+	m := drawnTalk(t)
+	m.t.queued = []message{{agent: "a", id: "0", sent: true}} // so that nothing is sent from here
+	m.press("what about b?")
+	m.Update(asks{text: "go on? y/n", passes: true})
+	m.Update(tea.KeyPressMsg{Code: tea.KeyEnter})
+	if q := m.t.queued; m.t.question != nil || len(q) != 2 || q[1].text != "what about b?" {
+		t.Errorf("question %+v, queued %+v", m.t.question, q)
+	}
+}
