@@ -3,9 +3,8 @@ package sessionlog
 import (
 	"fmt"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
+	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/protocol/transcript"
 )
 
@@ -16,9 +15,9 @@ func headOf(agent string, h transcript.Header) string {
 
 // appendMarkdown appends an entry as it stands in session.md. Nothing in it acts on a terminal.
 func appendMarkdown(text []byte, e Entry) []byte {
-	said := strings.TrimRight(visible(e.Text), "\n")
+	said := strings.TrimRight(cli.Harmless(e.Text, false), "\n")
 	at := strings.TrimSuffix(strings.Replace(e.At, "T", " ", 1), "Z")
-	name := visible(e.Name)
+	name := cli.Harmless(e.Name, true)
 	switch e.Kind {
 	case "user", "assistant", "system":
 		head := e.Kind
@@ -46,23 +45,4 @@ func fenceOf(text string) string {
 		fence += "`"
 	}
 	return fence
-}
-
-// visible is text in which what a terminal acts on is written as JSON escapes it.
-func visible(text string) string {
-	acts := func(r rune) bool {
-		return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == utf8.RuneError)
-	}
-	if strings.IndexFunc(text, acts) < 0 {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		if acts(r) && r != utf8.RuneError {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
 }
