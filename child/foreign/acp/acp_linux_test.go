@@ -60,6 +60,7 @@ func TestFaults(t *testing.T) {
 	for _, tt := range []struct{ fault, want string }{
 		{"none", "prompt 1: hello, world"},
 		{"ends-turn-twice", "prompt 1: hello, world"},
+		{"ends-turn-late", "prompt 1: hello, world"},
 		{"garbage-lines", "prompt 1: hello, world"},
 		{"huge-line", "prompt 1: hello, world after"},
 		{"half-characters", "prompt 1: hello, worldhalf \uFFFD"},

@@ -26,6 +26,7 @@ func TestTurns(t *testing.T) {
 	for _, tt := range []struct{ fault, want string }{
 		{"none", ""},
 		{"ends-turn-twice", ""},
+		{"ends-turn-late", ""},
 		{"garbage-lines", ""},
 		{"half-characters", "half \uFFFD"},
 		{"says-twice", ""},

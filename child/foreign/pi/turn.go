@@ -53,7 +53,7 @@ func (t *turn) take(kind string, m gjson.Result) {
 	case "agent_start":
 		t.begun, t.ended, t.retries = true, false, false
 	case "agent_end":
-		t.ended = true
+		t.ended = t.begun // else it is the end of the turn before, once more
 	case "auto_retry_start", "compaction_start":
 		t.retries = true
 		t.sink.Foreign([]byte(m.Raw))
@@ -65,7 +65,7 @@ func (t *turn) take(kind string, m gjson.Result) {
 		t.sink.Foreign([]byte(m.Raw))
 	case "turn_start", "turn_end", "queue_update":
 	default:
-		if !t.ended { // else it is of no turn
+		if t.begun && !t.ended { // else it is of no turn, or of the one before
 			t.say(kind, m)
 		}
 	}
