@@ -92,8 +92,13 @@ bench: build ## what nexus costs, beside the floors of this machine (BENCHFLAGS=
 	$(GO) build -ldflags '-s -w' -o bin/nexus-bench-floor ./cmd/nexus-bench/floor
 	bin/nexus-bench $(BENCHFLAGS)
 
-chaos: build ## a server under attack, for a minute (CHAOSFLAGS='--minutes 10 --seed 7')
+chaos: build ## a server under attack, for a minute (CHAOSFLAGS='--minutes 10 --seed 7'; KIND=acp: with agents of another make)
+ifeq ($(KIND),)
 	bin/nexus chaos $(CHAOSFLAGS)
+else
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && mkdir "$$dir/state" && $(GO) build -o "$$dir/fakeagent" ./fixtures/fakeagent && \
+	bin/nexus chaos --kind $(KIND) $(CHAOSFLAGS) -- "$$dir/fakeagent" $(KIND) --fault by-prompt --state "$$dir/state"
+endif
 
 module: ## gives the tree of a fork its own module path: MODULE=example.org/you/nexus
 	@.ci/module '$(MODULE)'

@@ -23,6 +23,9 @@ type chaosOptions struct {
 	seed    uint64
 	agents  int
 	keep    bool
+	// kind is that of the agents, and command its program; "" for those of nexus.
+	kind    string
+	command []string
 	// The stages that chaos starts itself for: with mount, a file system is to
 	// be mounted at dir; with disk, it is there.
 	dir         string
@@ -32,14 +35,17 @@ type chaosOptions struct {
 func addChaos(app *cli.App) {
 	var o chaosOptions
 	cmd := &cobra.Command{
-		Use:   "chaos",
+		Use: "chaos [FLAGS] [-- COMMAND…]", DisableFlagsInUseLine: true,
 		Short: "Attack a server of its own and check its promises",
-		Long: "Starts a server in a temporary home with agents on the offline model. Clients send, cancel, repeat, destroy and\n" +
+		Long: "Starts a server in a temporary home with agents on the offline model, or of another make with --kind. Clients send, cancel, repeat, destroy and\n" +
 			"create while agents are killed and stopped, the disk is filled, and the server is killed and started again.\n" +
 			"Then every answer, event, process and descriptor is checked. Exit status 1 if a promise was broken.",
-		Args: cli.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.command = args
 			switch {
+			case (o.kind != "") != (len(args) > 0):
+				return cli.Usage("--kind and a program after -- go together: nexus chaos --kind acp -- PROGRAM")
 			case o.minutes < 0.05 || o.minutes > 24*60:
 				return cli.Usage("--minutes must be from 0.05 to 1440, not %g", o.minutes)
 			case o.agents < 2 || o.agents > 500:
@@ -51,6 +57,7 @@ func addChaos(app *cli.App) {
 	cmd.Flags().Float64Var(&o.minutes, "minutes", 1, "how long to attack")
 	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "seed of the plan (default: a random one; it is printed)")
 	cmd.Flags().IntVar(&o.agents, "agents", 20, "number of agents; a third of them is not attacked")
+	cmd.Flags().StringVar(&o.kind, "kind", "", "agents of this kind, by the program after --, which must do what the prompts name (default: those of nexus)")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the home, the logs and the history also after a success")
 	cmd.Flags().StringVar(&o.dir, "dir", "", "")
 	cmd.Flags().BoolVar(&o.mount, "mount", false, "")
@@ -63,10 +70,11 @@ func addChaos(app *cli.App) {
 }
 
 func (o chaosOptions) again(stage string) []string {
-	return []string{
+	return append([]string{
 		"chaos", stage, "--dir", o.dir, "--minutes", strconv.FormatFloat(o.minutes, 'g', -1, 64), "--seed", strconv.FormatUint(o.seed, 10),
 		"--agents", strconv.Itoa(o.agents), "--keep=" + strconv.FormatBool(o.keep),
-	}
+		"--kind", o.kind, "--",
+	}, o.command...)
 }
 
 func (o chaosOptions) long() time.Duration { return time.Duration(o.minutes * float64(time.Minute)) }
@@ -118,6 +126,7 @@ func attack(ctx context.Context, app *cli.App, o chaosOptions, noDisk error) err
 	options := chaos.Options{
 		Nexus: self, Seed: o.seed, Agents: o.agents, Time: o.long(),
 		Dir: o.dir, Disk: o.diskDir(), Progress: app.Stderr,
+		Kind: o.kind, Command: o.command,
 	}
 	if noDisk != nil {
 		options.Disk, options.NoDisk = "", noDisk.Error()

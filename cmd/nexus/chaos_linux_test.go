@@ -44,6 +44,40 @@ func TestChaos(t *testing.T) {
 	}
 }
 
+// TestChaosOfPrograms attacks agents of other makes, one run for each protocol, by the program that misbehaves as
+// it is told to. A driver that ends a turn twice, or forgets a process, breaks a promise.
+func TestChaosOfPrograms(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	fake := filepath.Join(t.TempDir(), "fakeagent")
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", fake, "nexus.internal/fixtures/fakeagent").CombinedOutput(); err != nil {
+		t.Fatalf("build fakeagent: %v\n%s", err, out)
+	}
+	for _, kind := range []string{"acp", "claude", "codex", "pi", "pipe"} {
+		t.Run(kind, func(t *testing.T) {
+			dir, state := t.TempDir(), t.TempDir()
+			cmd := exec.Command(filepath.Join(programs, "nexus"), "chaos", "--minutes", "0.1", "--seed", "5", "--agents", "4", "--kind", kind,
+				"--", fake, kind, "--fault", "by-prompt", "--state", state)
+			cmd.Env = append(os.Environ(), "TMPDIR="+dir, "GORACE=atexit_sleep_ms=0")
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if n := strings.Count(string(out), " ok\n"); n != 6 {
+				t.Errorf("%d promises of 6 are said to have held:\n%s", n, out)
+			}
+			if again := "--minutes 0.1 --kind " + kind + " -- " + fake + " " + kind; !strings.Contains(string(out), again) {
+				t.Errorf("the output lacks %q:\n%s", again, out)
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+			if kept, err := os.ReadDir(state); err != nil || len(kept) == 0 {
+				t.Errorf("no program has run: %v, %v", kept, err)
+			}
+		})
+	}
+}
+
 // beginChaos starts an attack, as a user, in a temporary directory, and waits
 // until its server is there.
 func beginChaos(t *testing.T, uid int) (cmd *exec.Cmd, out *bytes.Buffer, dir string) {
@@ -149,7 +183,7 @@ func TestChaosServerDies(t *testing.T) {
 
 func TestChaosUsage(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"--minutes", "0"}, {"--agents", "1"}, {"--seed", "x"}, {"more"}, {"--port", "7"}, {"--home", "/"}, {"--json"}, {"--api-key", "k"}} {
+	for _, args := range [][]string{{"--minutes", "0"}, {"--agents", "1"}, {"--seed", "x"}, {"more"}, {"--kind", "acp"}, {"--", "true"}, {"--port", "7"}, {"--home", "/"}, {"--json"}, {"--api-key", "k"}} {
 		cmd := exec.Command(filepath.Join(programs, "nexus"), append([]string{"chaos"}, args...)...)
 		out, err := cmd.CombinedOutput()
 		exit, ok := errors.AsType[*exec.ExitError](err)

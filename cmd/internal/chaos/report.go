@@ -20,6 +20,7 @@ type Report struct {
 	Chaos    Latency         // and under it
 	NotDone  []string        // what could not be tried here, and why
 	NotTried []string        // what was not tried, so that nothing is promised
+	Program  string          // flags by which the agents have theirs, after a space; "" for those of nexus
 	Folder   string          // what is kept, "" if nothing is
 }
 
@@ -146,7 +147,7 @@ func (r *Report) Print(w io.Writer) error {
 	if r.Folder != "" {
 		fmt.Fprintf(w, "\nthe history, the server's logs and its home are in %s\n", r.Folder)
 	}
-	_, err := fmt.Fprintf(w, "\nto repeat the plan: --seed %d --agents %d --minutes %g\n", r.Plan.Seed, r.Plan.Agents, r.Plan.Time.Minutes())
+	_, err := fmt.Fprintf(w, "\nto repeat the plan: --seed %d --agents %d --minutes %g%s\n", r.Plan.Seed, r.Plan.Agents, r.Plan.Time.Minutes(), r.Program)
 	return err
 }
 

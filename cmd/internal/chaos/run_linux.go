@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 )
@@ -22,7 +23,11 @@ type Options struct {
 	// Disk is an empty directory on a file system of its own (see [Mount]), for
 	// the home; if it is "", no disk is filled, and NoDisk says why.
 	Disk, NoDisk string
-	Progress     io.Writer
+	// Kind is that of the agents, "" for those of nexus on the offline model, and Command its program, which does
+	// what the plan's prompts ask for.
+	Kind     string
+	Command  []string
+	Progress io.Writer
 }
 
 // maxExtra is how many descriptors or goroutines more than at first a server may
@@ -78,6 +83,9 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 		return nil, err
 	}
 	report = check.Report(plan)
+	if o.Kind != "" {
+		report.Program = " --kind " + o.Kind + " -- " + strings.Join(o.Command, " ")
+	}
 	if o.Disk == "" {
 		report.NotDone = append(report.NotDone, "the disk was not filled: "+o.NoDisk)
 	}

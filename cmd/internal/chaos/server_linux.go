@@ -232,7 +232,11 @@ func fourAtOnce(n int, do func(i int)) {
 // asking, we are asked for.
 func (s *server) create(ctx context.Context, c *client.Client, name string) error {
 	preset, approvals := rights.Trusted, api.ApprovalsAsk
-	_, err := client.Do(ctx, c, "", api.CreateAgent, api.CreateAgentParams{AgentID: &name, Cwd: &s.work, Preset: &preset, Approvals: &approvals})
+	p := api.CreateAgentParams{AgentID: &name, Cwd: &s.work, Preset: &preset, Approvals: &approvals}
+	if s.o.Kind != "" {
+		p.Kind, p.Command = &s.o.Kind, &s.o.Command
+	}
+	_, err := client.Do(ctx, c, "", api.CreateAgent, p)
 	if client.KindOf(err) == api.KindAgentExists {
 		return nil
 	}
