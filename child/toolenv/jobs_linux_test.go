@@ -112,10 +112,10 @@ func TestJobsAndChanges(t *testing.T) {
 		{"another directory", func(s *site) error { return s.SetCwd(s.outside, protocol.WithinCeiling) }, stopped},
 		{"another tool disabled", func(s *site) error {
 			return s.SetPermissions(protocol.Permissions{Preset: "trusted", DisabledTools: []string{"web_fetch"}}, protocol.WithinCeiling)
-		}, "done\n[job job1 running for 0s]"},
+		}, "done\n[job job1 running for T]"},
 		{"wider", func(s *site) error {
 			return s.SetPermissions(protocol.Permissions{Preset: "yolo"}, protocol.WithinCeiling)
-		}, "done\n[job job1 running for 0s]"},
+		}, "done\n[job job1 running for T]"},
 		{"a new session", func(s *site) error { s.Forget(); return nil }, `job_output: there is no job "job1", and no other`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
