@@ -288,3 +288,27 @@ func TestManyViolations(t *testing.T) {
 		t.Errorf("got\n%s", text.String())
 	}
 }
+
+// Events that were seen so long ago that they are not remembered are no second turns when all are asked for
+// again: of agents that flood, each turn was said to have run twice.
+func TestForgottenEventsSeenAgain(t *testing.T) {
+	history := []chaos.Record{
+		{Kind: chaos.ServerUp},
+		{Kind: chaos.Subscribed, Agent: "prey", Sub: 1},
+		{Kind: chaos.Sent, Agent: "prey", Request: "r1", Try: 1},
+		{Kind: chaos.Seen, Agent: "prey", Sub: 1, Seq: 1, Type: "turn_start", Request: "r1", Sum: 1},
+		{Kind: chaos.Seen, Agent: "prey", Sub: 1, Seq: 2, Type: "turn_end", Request: "r1", Outcome: "completed", Sum: 2},
+		{Kind: chaos.Answered, Agent: "prey", Request: "r1", Try: 1, Outcome: "completed"},
+	}
+	for seq := range uint64(chaos.MaxRemembered) {
+		history = append(history, chaos.Record{Kind: chaos.Seen, Agent: "prey", Sub: 1, Seq: seq + 3, Type: "message_update", Sum: 3})
+	}
+	history = append(history, chaos.Record{Kind: chaos.Subscribed, Agent: "prey", Sub: 2})
+	history = append(history, history[3:5]...)
+	for i := range history[len(history)-2:] {
+		history[len(history)-1-i].Sub = 2
+	}
+	if report := judge(history); report.Counts[chaos.OneOutcome] > 0 || report.Counts[chaos.Numbered] > 0 {
+		t.Errorf("broken: %q", report.Broken)
+	}
+}

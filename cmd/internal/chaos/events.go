@@ -4,7 +4,7 @@ import "time"
 
 const (
 	// maxRemembered is how many events of an agent are remembered, to compare what is
-	// seen again.
+	// seen again; older ones are not judged a second time.
 	maxRemembered = 1 << 16
 	// minKept is how many bytes of later events there may be when an event is
 	// on disk for certain: of 16 MiB (SPEC §5.6) one file may just have gone, and
@@ -71,6 +71,9 @@ func (c *Checker) event(r Record) {
 		if known.sum != r.Sum {
 			c.violated(Numbered, r, "%s: event %d is another than before", r.Agent, r.Seq)
 		}
+		return
+	}
+	if len(n.order) >= maxRemembered && r.Seq < n.order[0] { // it was judged when it was seen first
 		return
 	}
 	n.bytes += int64(r.Size)

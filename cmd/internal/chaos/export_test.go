@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// MaxRemembered is how many events of an agent are remembered.
+const MaxRemembered = maxRemembered
+
 // CarryOut carries out a plan's attack from now on, by a function that reports
 // whether a step was not possible.
 func CarryOut(ctx context.Context, p Plan, long time.Duration, do func(context.Context, Step) (missed bool)) error {
