@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"nexus.internal/cmd/internal/playedmodel"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/proctree"
 	"nexus.internal/protocol/textcut"
@@ -40,6 +41,8 @@ type Options struct {
 	// Env are further variables of its environment, as KEY=VALUE: they go before those by which it
 	// finds the played model.
 	Env []string
+	// Model is the player that the program is to ask, which stays open; nil for one of the probe's own.
+	Model *playedmodel.Player
 	// Version is what the program says of its version to people; "" if that is not known.
 	Version string
 	// Progress is told what is tried; nil tells nobody.
@@ -52,7 +55,7 @@ type Progress interface{ Trying(what string) }
 // probe is one run.
 type probe struct {
 	Options
-	model *model
+	model *playedmodel.Player
 	dir   string // of its own: home, work
 	card  *Card
 }
@@ -73,17 +76,19 @@ func Run(ctx context.Context, o Options) (*Card, error) {
 			return nil, err
 		}
 	}
-	m, err := serveModel()
-	if err != nil {
-		return nil, err
+	m := o.Model
+	if m == nil {
+		if m, err = playedmodel.New(); err != nil {
+			return nil, err
+		}
+		defer m.Close()
 	}
-	defer m.close()
 	p := &probe{Options: o, model: m, dir: dir, card: &Card{Command: o.Program.Command, Version: o.Version, ProbedAt: time.Now().UTC().Format(time.DateOnly)}}
 	if err := p.find(ctx); err != nil {
 		return nil, err
 	}
 	p.step(ctx, "a conversation, and a turn that is cancelled", p.converse)
-	if m.asked() != "" { // else it does not speak as long as the probe would like
+	if m.Asked() != "" { // else it does not speak as long as the probe would like
 		p.step(ctx, "a crash in the middle of a turn", p.crash)
 		p.step(ctx, "what is left of a killed nexus-child", p.remains)
 	}
@@ -91,7 +96,7 @@ func Run(ctx context.Context, o Options) (*Card, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if p.card.Dialect = m.asked(); p.card.Dialect == "" {
+	if p.card.Dialect = m.Asked(); p.card.Dialect == "" {
 		p.card.Problems = append(p.card.Problems, "the program asked no model that the probe plays: name one by --env, or it needs none")
 	}
 	return p.card, nil
@@ -116,7 +121,7 @@ func (p *probe) start(ctx context.Context, session string, again bool) (*agent, 
 	set := map[string]bool{}
 	environ := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "LANG=C.UTF-8", "NEXUS_HOME=" + filepath.Join(p.dir, "home")}
 	var names []string
-	for _, pair := range slices.Concat(p.Env, p.model.environment()) {
+	for _, pair := range slices.Concat(p.Env, p.model.Environment()) {
 		if name, _, _ := strings.Cut(pair, "="); !set[name] {
 			set[name] = true
 			environ, names = append(environ, pair), append(names, name)
@@ -212,7 +217,7 @@ func (p *probe) find(ctx context.Context) error {
 func (p *probe) answers(ctx context.Context, a *agent) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, turnPatience, fmt.Errorf("no answer in %s", turnPatience))
 	defer cancel()
-	t := a.prompt(ctx, "Answer in one word. "+askShort, nil)
+	t := a.prompt(ctx, "Answer in one word. "+playedmodel.Short, nil)
 	if t.err == nil && t.text == "" {
 		return errors.New("it answered without a text")
 	}
@@ -231,12 +236,12 @@ func (p *probe) converse(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*turnPatience)
 	defer cancel()
 	mark := strings.ToLower(rand.Text()[:10])
-	t := a.prompt(ctx, "Remember this: "+wordMark+mark+". "+askShort, nil)
+	t := a.prompt(ctx, "Remember this: "+playedmodel.WordMark+mark+". "+playedmodel.Short, nil)
 	if t.err != nil {
 		return t.err
 	}
 	p.card.FirstTextMS = t.first.Milliseconds()
-	p.card.Remembers = strings.Contains(a.prompt(ctx, "Which word was that? "+askRecall, nil).text, mark)
+	p.card.Remembers = strings.Contains(a.prompt(ctx, "Which word was that? "+playedmodel.Recall, nil).text, mark)
 	if state, err := ask(ctx, a, protocol.GetState{}); err == nil && state.Program != nil {
 		p.card.Name, p.card.Version = state.Program.Name, cmp.Or(state.Program.Version, p.card.Version)
 		p.card.Commands = state.Program.Commands
@@ -244,7 +249,7 @@ func (p *probe) converse(ctx context.Context) error {
 	p.card.MemoryBytes = p.memory(a)
 	before := bytesRead(a.cmd.Process.Pid)
 	var cancelled time.Time
-	t = a.promptUntil(ctx, "Count. "+askLong, longText, func() {
+	t = a.promptUntil(ctx, "Count. "+playedmodel.Long, longText, func() {
 		cancelled = time.Now()
 		_ = a.send(protocol.Abort{ID: "abort"}) // a failure shows in the turn
 	})
@@ -253,13 +258,13 @@ func (p *probe) converse(ctx context.Context) error {
 		p.card.Problems = append(p.card.Problems, "cancel: "+t.err.Error())
 	case t.cancelled:
 		p.card.CancelMS = max(1, time.Since(cancelled).Milliseconds())
-	case p.model.asked() != "":
+	case p.model.Asked() != "":
 		p.card.Problems = append(p.card.Problems, "cancel: the turn went on to its end")
 	}
-	if n := len(t.text); n > 0 && p.model.asked() != "" { // else it is too short a text
+	if n := len(t.text); n > 0 && p.model.Asked() != "" { // else it is too short a text
 		p.card.WireBytesPerByte = float64(bytesRead(a.cmd.Process.Pid)-before) / float64(n)
 	}
-	large := a.prompt(ctx, strings.Repeat("filler ", largePrompt/7)+askShort, nil)
+	large := a.prompt(ctx, strings.Repeat("filler ", largePrompt/7)+playedmodel.Short, nil)
 	p.card.LargePrompt = large.err == nil && large.text != ""
 	return nil
 }
@@ -296,10 +301,10 @@ func (p *probe) crash(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*turnPatience)
 	defer cancel()
 	mark := strings.ToLower(rand.Text()[:10])
-	if t := a.prompt(ctx, "Remember this: "+wordMark+mark+". "+askShort, nil); t.err != nil {
+	if t := a.prompt(ctx, "Remember this: "+playedmodel.WordMark+mark+". "+playedmodel.Short, nil); t.err != nil {
 		return t.err
 	}
-	t := a.prompt(ctx, "Count. "+askLong, func() {
+	t := a.prompt(ctx, "Count. "+playedmodel.Long, func() {
 		for _, pid := range descendants(a) {
 			if process, err := os.FindProcess(pid); err == nil {
 				_ = process.Kill() // it may be gone already
@@ -320,7 +325,7 @@ func (p *probe) crash(ctx context.Context) error {
 		return err
 	}
 	p.card.KeepsPartialText = strings.Contains(string(page.Messages), "1 2 3 4")
-	said := again.prompt(ctx, "Which word was that? "+askRecall, nil)
+	said := again.prompt(ctx, "Which word was that? "+playedmodel.Recall, nil)
 	state, err := ask(ctx, again, protocol.GetState{})
 	if err == nil && state.Program != nil {
 		p.card.Resumed, p.card.ResumeReason = state.Program.Resumed, state.Program.ResumeReason
@@ -339,7 +344,7 @@ func (p *probe) remains(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, turnPatience)
 	defer cancel()
 	var below []int
-	a.prompt(ctx, "Count. "+askLong, func() {
+	a.prompt(ctx, "Count. "+playedmodel.Long, func() {
 		below = descendants(a)
 		_ = a.cmd.Process.Kill() // the turn shows if it lives
 	})
