@@ -47,9 +47,9 @@ func TestPipe(t *testing.T) {
 
 // TestPipeFails keeps what a program wrote before it failed, and takes the next prompt.
 func TestPipeFails(t *testing.T) {
-	o := open(t, pipe.Driver{}, "sh", "-c", `read word; echo "$word"; [ "$word" = good ] || exit 3`)
+	o := open(t, pipe.Driver{}, "sh", "-c", `read word; echo "$word"; [ "$word" = good ] || { head -c 9999 /dev/zero | tr '\0' x >&2; echo " no such word" >&2; exit 3; }`)
 	result, said := o.Turn(t.Context(), "1", "bad\n")
-	if e, ok := errors.AsType[*foreign.TurnError](result.Err); !ok || !strings.Contains(e.Message, "exit status 3") || result.Stop != protocol.StopError {
+	if e, ok := errors.AsType[*foreign.TurnError](result.Err); !ok || !strings.Contains(e.Message, "exit status 3: x") || !strings.HasSuffix(e.Message, "x no such word") || len(e.Message) > 3<<10 || result.Stop != protocol.StopError {
 		t.Errorf("result: %+v", result)
 	}
 	if got := said.Text(); got != "bad\n" {

@@ -46,15 +46,16 @@ func (l Launcher) Has(argument string) bool { return slices.Contains(l.command[1
 
 // Launch starts the program with further arguments. Its Close must be called.
 func (l Launcher) Launch(args ...string) (*Program, error) {
+	said := &tail{}
 	// Its life is not that of the call that starts it: Close ends it.
 	process, err := l.start.Start(context.Background(), sandbox.Spec{
-		Argv: slices.Concat(l.command, args), Dir: l.dir, Env: l.env, Stdin: true, Stderr: l.stderr,
+		Argv: slices.Concat(l.command, args), Dir: l.dir, Env: l.env, Stdin: true, Stderr: io.MultiWriter(said, l.stderr),
 	})
 	if err != nil {
 		return nil, err
 	}
 	p := &Program{
-		process: process, name: l.name, reader: bufio.NewReaderSize(process.Stdout(), 64<<10), done: make(chan struct{}),
+		process: process, name: l.name, said: said, reader: bufio.NewReaderSize(process.Stdout(), 64<<10), done: make(chan struct{}),
 	}
 	go p.wait()
 	return p, nil
@@ -68,6 +69,7 @@ type Program struct {
 	reader  *bufio.Reader
 	done    chan struct{} // closed once nothing of it is left; exit is valid then
 	exit    sandbox.Exit
+	said    *tail // on stderr; for those that wait for done
 
 	closing sync.Once
 	given   atomic.Pointer[string] // why it was given up
@@ -169,6 +171,9 @@ func (p *Program) End() error {
 
 // Succeeded reports whether it ended with exit status 0. Done is closed.
 func (p *Program) Succeeded() bool { return p.exit.Signal == 0 && p.exit.Code == 0 }
+
+// Complaint is the end of what it wrote to stderr, "" for nothing. Done is closed.
+func (p *Program) Complaint() string { return p.said.text() }
 
 // GiveUp kills a program that cannot be gone on with. End says why, unless it had ended before.
 func (p *Program) GiveUp(why string) {

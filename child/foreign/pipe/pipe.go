@@ -62,7 +62,11 @@ func (s *session) Prompt(ctx context.Context, p foreign.Prompt, sink foreign.Sin
 	case ctx.Err() != nil:
 		return foreign.Done{Stop: protocol.StopAborted}, nil
 	case !program.Succeeded():
-		return foreign.Done{}, &foreign.TurnError{Message: end.Error()}
+		message := end.Error()
+		if said := program.Complaint(); said != "" {
+			message += ": " + said
+		}
+		return foreign.Done{}, &foreign.TurnError{Message: message}
 	}
 	return foreign.Done{Stop: protocol.StopCompleted}, nil
 }

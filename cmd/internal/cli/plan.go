@@ -51,6 +51,7 @@ func (v *plan) flags(f *pflag.FlagSet) {
 	f.Var(optional{&v.pool.Preset}, "preset", "permissions of the pool's agents, such as trusted or sandboxed")
 	f.Var(optional{&v.pool.Cwd}, "cwd", "working directory of the pool's agents (default: this one)")
 	f.Var(optional{&v.pool.Model}, "model", "model of the pool's agents")
+	f.Var(optional{&v.pool.Kind}, "kind", "kind of the pool's agents, of another make, as kinds lists them (default: those of nexus)")
 	f.BoolVar(&v.goOn, "continue", false, "continue with tasks that do not depend on a failed one")
 	f.BoolVar(&v.retry, "retry", false, "in an ended run, try all tasks again that did not succeed")
 	f.DurationVar(&v.timeout, "timeout", 0, "limit on the run, as in 10m")
