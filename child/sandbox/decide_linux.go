@@ -268,7 +268,7 @@ func (d *decider) may(t target) bool {
 	case slices.ContainsFunc(d.rules.Blocked, func(blocked string) bool { return within(blocked, path) }):
 		return false // it could be closed, or opened to others, for those that what is blocked belongs to
 	}
-	return slices.ContainsFunc(d.rules.ReadWrite, func(dir string) bool { return within(path, dir) })
+	return d.rules.writes(path)
 }
 
 func procFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }

@@ -113,7 +113,12 @@ func (o startRequest) landlock() (notes []string, err error) {
 		{terminals, rightsDevice | unix.LANDLOCK_ACCESS_FS_READ_DIR, true},
 	} {
 		for _, path := range step.paths {
-			if err := set.allow(path, step.rights, step.trusted); err != nil {
+			blocked := set.blocked
+			if v == noView && path == "/" && step.rights&rightsWrite != 0 { // no mount keeps them
+				set.blocked = slices.Concat(blocked, kernelDirs)
+			}
+			err := set.allow(path, step.rights, step.trusted)
+			if set.blocked = blocked; err != nil {
 				return nil, err
 			}
 		}

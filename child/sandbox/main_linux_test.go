@@ -214,7 +214,7 @@ var roles = map[string]func(args []string){
 		fmt.Println(shared(key))
 	},
 	"setid": func(args []string) { fmt.Println(setID(args[0])) },
-	"kept":  kept,
+	"kept":  kept, "kernel": kernel,
 	"retag": func([]string) { fmt.Println(retag()) },
 	// starve takes the open files from who could kill it, and escapes.
 	"starve": func([]string) {

@@ -41,7 +41,8 @@ type Rules struct {
 	// working directory is not among it by itself. The program's own directory
 	// for temporary files and devices such as /dev/null always are. Modes,
 	// owners, times and other attributes are changed only here, too; and not at
-	// all by a program that is granted nothing.
+	// all by a program that is granted nothing. Of "/", /proc and /sys, what the kernel has there
+	// is read only: its switches are for the whole machine. Any path below may be granted.
 	ReadWrite []string
 	// ReadOnly is what may be read and run, with all below it; "/" is all. The
 	// system's programs, libraries and public settings always are.
@@ -169,6 +170,31 @@ func (r Rules) reads(path string) bool {
 	}
 	in := func(dir string) bool { return within(path, dir) }
 	return slices.ContainsFunc(r.ReadWrite, in) || slices.ContainsFunc(r.ReadOnly, in) || slices.ContainsFunc(systemPaths, in)
+}
+
+// kernelDirs have the switches of the kernel, and of processes outside: with core_pattern, one that writes
+// there has its program run by the kernel, outside of everything.
+var kernelDirs = []string{"/proc", "/sys"}
+
+// sparingKernel are the rules with kernelDirs read only where ReadWrite has them, or all, as a whole.
+func (r Rules) sparingKernel() Rules {
+	if slices.Contains(r.ReadWrite, "/") {
+		r.ReadOnly = slices.Concat(r.ReadOnly, kernelDirs)
+		return r
+	}
+	isKernel := func(at string) bool { return slices.Contains(kernelDirs, at) }
+	if slices.ContainsFunc(r.ReadWrite, isKernel) {
+		r.ReadOnly = slices.Concat(r.ReadOnly, kernelDirs)
+		r.ReadWrite = slices.DeleteFunc(slices.Clone(r.ReadWrite), isKernel)
+	}
+	return r
+}
+
+// writes reports whether the program may change what lies at an absolute path, symbolic links and
+// Blocked aside.
+func (r Rules) writes(path string) bool {
+	ofKernel := slices.ContainsFunc(kernelDirs, func(dir string) bool { return within(path, dir) })
+	return slices.ContainsFunc(r.ReadWrite, func(dir string) bool { return within(path, dir) && (dir != "/" || !ofKernel) })
 }
 
 func within(path, dir string) bool {

@@ -127,7 +127,7 @@ func start(ctx context.Context, s Spec) (*Process, error) {
 	}
 	p.forget = context.AfterFunc(ctx, p.Kill)
 	go p.watch(reports, stderr, s.Stderr)
-	o := startRequest{Argv: s.Argv, Env: environment(s.Rules, temp, w.address, slices.Concat(w.told, s.Env)), Temp: temp, Rules: s.Rules, Terminal: s.Terminal}
+	o := startRequest{Argv: s.Argv, Env: environment(s.Rules, temp, w.address, slices.Concat(w.told, s.Env)), Temp: temp, Rules: s.Rules.sparingKernel(), Terminal: s.Terminal}
 	views.mu.Lock()
 	o.View, o.Had = w.least(views.first), views.had
 	views.mu.Unlock()

@@ -157,6 +157,11 @@ func (v view) enter(r Rules, temp string, terminal bool) error {
 // places finds what is to be mounted, and opens what is to stay as it is.
 func (v view) places(r Rules, temp string) (map[string]place, error) {
 	places := map[string]place{}
+	if slices.Contains(r.ReadWrite, "/") {
+		for _, at := range kernelDirs {
+			places[at] = place{}
+		}
+	}
 	for _, at := range r.ReadWrite {
 		if at != "/" && deepest(at, r.Blocked) <= deepest(at, r.Except) {
 			places[at] = place{write: true}
@@ -170,7 +175,7 @@ func (v view) places(r Rules, temp string) (map[string]place, error) {
 		places["/etc/ssh/ssh_config.d"] = place{cover: true}
 	}
 	for _, at := range r.Except {
-		places[at] = place{write: slices.ContainsFunc(r.ReadWrite, func(dir string) bool { return within(at, dir) })}
+		places[at] = place{write: r.writes(at)}
 	}
 	if r.Spill != "" {
 		places[r.Spill] = place{}

@@ -7,7 +7,10 @@
 // Its functions keep no state and are safe for concurrent use.
 package suggest
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // maxName bounds the names that are compared, in bytes: the comparison takes the
 // product of two lengths.
@@ -17,12 +20,22 @@ const maxName = 64
 // that begins and ends as name does for the longest; "" if none is near. A name is near if at most a third of its
 // characters, and at least one, would have to be inserted, removed, replaced or
 // swapped with its neighbour. If none is near, it is the only one that begins with name, of
-// at least three bytes. Upper and lower case are alike.
+// at least three bytes, or the only one with a word near to name, as default_model to modle.
+// Upper and lower case are alike.
 func Nearest(name string, known []string) string {
 	if name == "" || len(name) > maxName {
 		return ""
 	}
 	name = strings.ToLower(name)
+	best := near(name, known)
+	if best == "" && len(name) >= minBeginning {
+		best = cmp.Or(begunBy(name, known), wordOf(name, known))
+	}
+	return best
+}
+
+// near is the one of known that differs least from name; "" if none is near.
+func near(name string, known []string) string {
 	best, least, alike := "", max(1, len(name)/3), -1
 	for _, candidate := range known {
 		if len(candidate) > maxName {
@@ -34,9 +47,6 @@ func Nearest(name string, known []string) string {
 			best, least, alike = candidate, d, same
 		}
 	}
-	if best == "" && len(name) >= minBeginning {
-		return begunBy(name, known)
-	}
 	return best
 }
 
@@ -44,17 +54,30 @@ func Nearest(name string, known []string) string {
 const minBeginning = 3
 
 // begunBy is the only one of known that begins with name; "" if there is none, or several.
-func begunBy(name string, known []string) (only string) {
+func begunBy(name string, known []string) string {
+	return only(known, func(candidate string) bool { return strings.HasPrefix(strings.ToLower(candidate), name) })
+}
+
+// wordOf is the only one of known that has a word near to name; "" if there is none, or several.
+func wordOf(name string, known []string) string {
+	return only(known, func(candidate string) bool {
+		words := strings.FieldsFunc(candidate, func(r rune) bool { return r == '_' || r == '-' || r == ' ' })
+		return len(words) > 1 && near(name, words) != ""
+	})
+}
+
+// only is the only one of known that is right; "" if there is none, or several.
+func only(known []string, right func(candidate string) bool) (found string) {
 	for _, candidate := range known {
-		if !strings.HasPrefix(strings.ToLower(candidate), name) || len(candidate) > maxName {
+		if len(candidate) > maxName || !right(candidate) {
 			continue
 		}
-		if only != "" {
+		if found != "" {
 			return ""
 		}
-		only = candidate
+		found = candidate
 	}
-	return only
+	return found
 }
 
 // sameEnds is how many bytes two names have in common at their beginnings and ends.

@@ -23,7 +23,11 @@ func TestNearest(t *testing.T) {
 		{"x", ""},
 		{"", ""},
 		{"limits", ""},
-		{"mdel", ""},
+		{"mdel", "default_model"}, // its word
+		{"model", "default_model"},
+		{"modes", "default_model"},
+		{"provide", "providers"}, // a whole name before a word
+		{"efault", ""}, // a word of two
 		{strings.Repeat("n", 65), ""},
 	} {
 		if got := suggest.Nearest(tt.name, known); got != tt.want {
