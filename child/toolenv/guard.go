@@ -15,6 +15,7 @@ import (
 	"nexus.internal/child/parent"
 	"nexus.internal/child/permission"
 	"nexus.internal/child/tool"
+	"nexus.internal/child/tool/file"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/textcut"
 	"nexus.internal/protocol/transcript"
@@ -34,10 +35,14 @@ type callRequest struct {
 	call    permission.Call // its paths are real
 	named   []string        // the same paths, absolute, with the links that the model wrote
 	written []string        // the same paths, as the model wrote them
+	left    []leftDir
 	scope   tool.Scope
 	options []protocol.PermissionOption // of a program of another make
 	program bool                        // that program asks
 }
+
+// leftDir is a directory that links in a path led to, and that ".." left again.
+type leftDir struct{ path, written string }
 
 // grant is what a yes for the session allows under p; nil for nothing. The names that programs of other
 // makes give what they do stand for anything: an allowance for one would be for all that it does.
@@ -125,9 +130,14 @@ func (snap *turnSnapshot) request(t tool.Tool, call tool.Call) (callRequest, err
 	}
 	for _, written := range paths {
 		named := absolutePath(snap.cwd, written)
-		// A path that cannot be followed is decided on as it is; the tool says
+		// Of a path that cannot be followed, what can be is decided on; the tool says
 		// what is wrong with it.
-		path := realPath(named)
+		way, _ := file.Follow(named)
+		path := way.Path
+		whole, _ := file.Follow(wholePath(snap.cwd, written))
+		for _, dir := range whole.Left {
+			r.left = append(r.left, leftDir{dir, written})
+		}
 		if r.scope.Action == protocol.ActionRead && snap.keeps(path) {
 			continue
 		}
@@ -164,7 +174,15 @@ func (snap *turnSnapshot) judge(r callRequest) (permission.Policy, permission.De
 	}
 	policy = r.under(policy)
 	decision := policy.Decide(r.call)
-	if decision.Verdict != permission.Deny || slices.Equal(r.named, r.call.Paths) {
+	if decision.Verdict != permission.Deny {
+		for _, dir := range r.left {
+			if policy.Path(r.call.Tool, protocol.ActionRead, dir.path).Verdict == permission.Deny {
+				return policy, permission.Decision{Verdict: permission.Deny, Reason: leadsOut(dir.written)}
+			}
+		}
+		return policy, decision
+	}
+	if slices.Equal(r.named, r.call.Paths) {
 		return policy, decision
 	}
 	written := r.call
@@ -174,12 +192,15 @@ func (snap *turnSnapshot) judge(r callRequest) (permission.Policy, permission.De
 	}
 	for i, name := range r.named {
 		if name != r.call.Paths[i] {
-			decision.Reason = fmt.Sprintf("%s leads out of what this agent may touch", r.written[i])
+			decision.Reason = leadsOut(r.written[i])
 			break
 		}
 	}
 	return policy, decision
 }
+
+// leadsOut says of a path no more than that: what is outside is none of the agent's business.
+func leadsOut(written string) string { return written + " leads out of what this agent may touch" }
 
 // errDecided says that a question needs no answer any more.
 var errDecided = errors.New("decided meanwhile")

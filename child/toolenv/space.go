@@ -2,7 +2,6 @@ package toolenv
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -46,26 +45,29 @@ func (p pathChecker) Check(path, asked string, write bool) error {
 	case absolutePath(p.policy.Cwd, asked) == path:
 		return errors.New(d.Reason)
 	default:
-		return fmt.Errorf("%s leads out of what this agent may touch", asked)
+		return errors.New(leadsOut(asked))
 	}
 }
 
-// absolutePath is the path that a model wrote. One whose ~ stands for nothing is refused by the
-// tool.
 // keeps reports whether a path lies in what is kept for the agent: what was too long for a
 // result, and the home of its programs. Its tools may read it, wherever it lies.
 func (env *Env) keeps(path string) bool {
 	return env.spill.contains(path) || env.home.dir != "" && rights.Within(env.home.dir, path)
 }
 
-func absolutePath(cwd, path string) string {
+// absolutePath is the path that a model wrote. One whose ~ stands for nothing is refused by the
+// tool.
+func absolutePath(cwd, path string) string { return filepath.Clean(wholePath(cwd, path)) }
+
+// wholePath is absolutePath as the tools follow it: ".." goes up from where a link led.
+func wholePath(cwd, path string) string {
 	if expanded, err := safefile.ExpandTilde(path); err == nil {
 		path = expanded
 	}
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(cwd, path)
+		path = cwd + string(filepath.Separator) + path
 	}
-	return filepath.Clean(path)
+	return path
 }
 
 // Open opens a regular file for reading, as read_file could without asking. Its

@@ -158,7 +158,7 @@ func TestRead(t *testing.T) {
 		{`!member "offset" must be 1 or more`, []any{"path", "empty", "offset", 0}},
 		{`!member "limit" must be 1 or more`, []any{"path", "empty", "limit", 0}},
 		{`!member "offset" must be a non-negative integer, is the number -1`, []any{"path", "empty", "offset", -1}},
-		{`!member "lines" is not known`, []any{"path", "empty", "lines", 1}},
+		{`!member "lines" is not known; did you mean "line_numbers"?`, []any{"path", "empty", "lines", 1}},
 	} {
 		if tt.members != nil && tt.members[1] == "./sub/../größe.txt" {
 			r.must(os.Mkdir(filepath.Join(r.dir, "sub"), 0o777))

@@ -96,18 +96,20 @@ func (s Space) find(attempt, asked string, write bool) (*place, error) {
 		path = s.Cwd + string(filepath.Separator) + path
 	}
 	written := filepath.Clean(path)
-	if path, err = Real(path); err != nil {
-		if s.top(written) == "" { // what is there is none of its business
-			return nil, outside(asked)
-		}
-		return nil, explain(attempt, asked, err)
+	at, err := Follow(path)
+	if err != nil && s.top(written) == "" { // what is there is none of its business
+		return nil, outside(asked)
 	}
+	path = at.Path
 	top := s.top(path)
 	if err := s.check(path, asked, write); err != nil {
 		return nil, err
 	}
 	if top == "" {
 		return nil, outside(asked)
+	}
+	if err != nil {
+		return nil, explain(attempt, asked, err)
 	}
 	if _, err := os.Lstat(s.Cwd); top == s.Cwd && errors.Is(err, fs.ErrNotExist) {
 		// It may come back: what is made in its place would hide that it has gone.
@@ -261,13 +263,16 @@ func (p *place) permitIn(dir *os.Root, base string) error {
 	return p.permit(filepath.Join(path, base), true)
 }
 
-// maxLinks bounds how many links to nowhere are followed.
-const maxLinks = 16
-
 // Real is the absolute path without the symbolic links that lead through it, as
 // far as it exists: below that there can be none. It is true when it is found
-// and may not be a moment later.
-func Real(path string) (string, error) { return realPath(path, maxLinks) }
+// and may not be a moment later. The error says that it cannot be followed.
+func Real(path string) (string, error) {
+	at, err := Follow(path)
+	if err != nil {
+		return "", err
+	}
+	return at.Path, nil
+}
 
 // Resolver is Real for many paths at one moment: it looks once at each directory that has
 // several of them, and at the way to it. The zero value is ready.
@@ -296,41 +301,6 @@ func (r *Resolver) Real(path string) (string, error) {
 		return path, nil
 	}
 	return Real(path)
-}
-
-func realPath(path string, links int) (string, error) {
-	real, err := filepath.EvalSymlinks(path)
-	if _, ok := errors.AsType[syscall.Errno](err); err != nil && !ok {
-		return "", syscall.ELOOP // it has no other error but the system's
-	}
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return real, err
-	}
-	path = strings.TrimRight(path, string(filepath.Separator))
-	dir, base := filepath.Split(path)
-	if base == "" || dir == "" {
-		return "", err
-	}
-	if base == "." {
-		return realPath(dir, links)
-	}
-	if dir, err = realPath(dir, links); err != nil {
-		return "", err
-	}
-	if base == ".." { // up from what is not there
-		return "", fs.ErrNotExist
-	}
-	target, err := os.Readlink(filepath.Join(dir, base))
-	switch {
-	case err != nil:
-		return filepath.Join(dir, base), nil
-	case links == 0:
-		return "", syscall.ELOOP
-	case filepath.IsAbs(target):
-		return realPath(target, links-1)
-	default:
-		return realPath(dir+string(filepath.Separator)+target, links-1)
-	}
 }
 
 // errOutside says that a path leads to where it may not.
