@@ -16,14 +16,23 @@ import (
 )
 
 // stdio is a transport over lines of at most frame.MaxPayload bytes. Unlike the SDK's it outlives
-// a line that is no message: such a line is answered with an error.
+// a line that is no message: such a line is answered with an error. It ends only when what was asked
+// before the end of the lines is answered, but for calls of tools, which the SDK cancels then.
 type stdio struct {
-	in  *frame.Reader // one goroutine reads
-	mu  sync.Mutex    // guards out
-	out io.Writer
+	in *frame.Reader // one goroutine reads
+
+	mu      sync.Mutex // guards all below
+	out     io.Writer
+	owed    map[sdk.ID]struct{} // requests that were read and have no answer yet
+	broken  bool                // out takes no more
+	changed *sync.Cond          // owed or broken, or a context has ended
 }
 
-func newStdio(in io.Reader, out io.Writer) *stdio { return &stdio{in: frame.NewReader(in), out: out} }
+func newStdio(in io.Reader, out io.Writer) *stdio {
+	s := &stdio{in: frame.NewReader(in), out: out, owed: map[sdk.ID]struct{}{}}
+	s.changed = sync.NewCond(&s.mu)
+	return s
+}
 
 // Connect implements [mcp.Transport].
 func (s *stdio) Connect(context.Context) (mcp.Connection, error) { return s, nil }
@@ -35,7 +44,7 @@ func (*stdio) SessionID() string { return "" }
 func (*stdio) Close() error { return nil }
 
 // Read implements [mcp.Connection].
-func (s *stdio) Read(context.Context) (sdk.Message, error) {
+func (s *stdio) Read(ctx context.Context) (sdk.Message, error) {
 	for {
 		line, err := s.in.Next()
 		if tooLarge, ok := errors.AsType[*frame.TooLargeError](err); ok {
@@ -43,12 +52,38 @@ func (s *stdio) Read(context.Context) (sdk.Message, error) {
 		} else if err == nil {
 			var message sdk.Message
 			if message, err = s.decode(line); message != nil {
+				s.owe(message)
 				return message, nil
 			}
 		}
 		if err != nil {
+			s.settle(ctx)
 			return nil, err
 		}
+	}
+}
+
+// owe notes that a request, if it is one, is to be answered before the end.
+func (s *stdio) owe(message sdk.Message) {
+	if r, ok := message.(*sdk.Request); ok && r.IsCall() && r.Method != "tools/call" {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.owed[r.ID] = struct{}{}
+	}
+}
+
+// settle waits until everything that is owed was answered, or cannot be.
+func (s *stdio) settle(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.changed.Broadcast()
+	})
+	defer stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.owed) > 0 && !s.broken && ctx.Err() == nil {
+		s.changed.Wait()
 	}
 }
 
@@ -95,12 +130,23 @@ func (s *stdio) Write(_ context.Context, message sdk.Message) error {
 	if err != nil {
 		return fmt.Errorf("encode a message: %w", err)
 	}
-	return s.write(line)
+	err = s.write(line)
+	if r, ok := message.(*sdk.Response); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.owed, r.ID)
+		s.changed.Broadcast()
+	}
+	return err
 }
 
 func (s *stdio) write(line []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, err := s.out.Write(append(line, '\n'))
+	if err != nil {
+		s.broken = true
+		s.changed.Broadcast()
+	}
 	return err
 }
