@@ -67,6 +67,7 @@ type Client struct {
 	lastID  atomic.Int64
 	signs   atomic.Bool // the server wants requests signed
 	reached atomic.Bool // a server has answered
+	silent  atomic.Bool // it has not, to the last try of what is tried again
 }
 
 // New returns a client. It calls nobody yet. A URL that is not http on a
@@ -183,6 +184,10 @@ func transport() *http.Transport {
 // URL is the server's base, without a slash at its end. It changes where the server of a home
 // that is meant (Options.Moves) is found elsewhere.
 func (c *Client) URL() string { return *c.base.Load() }
+
+// Silent reports whether a connection broke or could not be had, and the server has answered no
+// request since: what could not be done is tried again meanwhile.
+func (c *Client) Silent() bool { return c.silent.Load() }
 
 // Close drops connections that are kept for later calls.
 func (c *Client) Close() { c.keys.now().http.CloseIdleConnections() }
@@ -343,6 +348,7 @@ func (c *Client) do(r *http.Request, what string) (*http.Response, error) {
 		return nil, fmt.Errorf("call %s: %w", what, broken(r.Context(), err))
 	}
 	c.reached.Store(true)
+	c.silent.Store(false)
 	return response, nil
 }
 

@@ -78,6 +78,9 @@ func (c *Client) again(ctx context.Context, repeatable bool, try func() error) e
 		if !ok || !repeatable || after > longWait {
 			return err
 		}
+		if _, broke := errors.AsType[*ConnError](err); broke {
+			c.silent.Store(true)
+		}
 		if ended := ratelimit.Sleep(ctx, max(after, backoff(n))); ended != nil {
 			return fmt.Errorf("%w, before it was tried again: %w", ended, err)
 		}

@@ -325,6 +325,9 @@ func TestFollow(t *testing.T) {
 			t.Fatal(err)
 		}
 		got = append(got, event.Type+strconv.FormatUint(event.Seq, 10))
+		if c.Silent() {
+			t.Errorf("a server that sends %s is one that does not answer", event.Type)
+		}
 		if event.Type == "c" { // the next server has another key
 			server.CloseClientConnections()
 			server.Close()
@@ -341,6 +344,9 @@ func TestFollow(t *testing.T) {
 	}
 	if !strings.Contains(fmt.Sprint(lastOf(c.Follow(t.Context(), "a", 4, client.Filter{}))), "refused") {
 		t.Error("a server that does not come back is no error")
+	}
+	if !c.Silent() {
+		t.Error("a server that is gone answers")
 	}
 }
 

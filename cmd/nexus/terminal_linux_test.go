@@ -486,6 +486,26 @@ func TestHostileOutputAtATerminal(t *testing.T) {
 	}
 }
 
+// While the server is gone and asked again, the line of status does not say that the agent is at work.
+func TestTheServerIsGone(t *testing.T) {
+	t.Parallel()
+	s := newLive(t, nil)
+	s.call("/", "create_agent", `{"agent_id":"main","approvals":"ask"}`)
+	p := atTerminal(t, s.home, s.cwd, 80, "--connect", s.url)
+	p.sees("main · offline")
+	p.types("sleep 600\r")
+	p.sees("main · calling sleep")
+	if err := s.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.cmd.Wait()
+	p.sees("main · the server does not answer")
+	p.sees("! the server has ended: nexus --resume starts one")
+	if err := p.leaves(); err == nil {
+		t.Error("it ended with status 0")
+	}
+}
+
 // Two people at one agent see the same, its crash included, and the talk goes on.
 func TestTwoTerminalsAtOneAgent(t *testing.T) {
 	t.Parallel()

@@ -389,6 +389,9 @@ func (t *talk) status() string {
 	if state == "" && t.state != "" && t.state != string(readyState) {
 		state = t.state
 	}
+	if t.c.Silent() { // what the agent does is not known then
+		state = "the server does not answer"
+	}
 	if state != "" {
 		parts = append(parts, state)
 	}

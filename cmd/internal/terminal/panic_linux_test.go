@@ -9,6 +9,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
+
+	"nexus.internal/bridge/client"
 )
 
 // idle is a model that begins with nothing.
@@ -60,7 +62,7 @@ func TestPanicOfTheChat(t *testing.T) {
 			})
 			k := NewKeyboard(screen)
 			var program *Program
-			talk := newTalk(t.Context(), nil, Options{}, func(msg any) { program.Send(msg) })
+			talk := newTalk(t.Context(), new(client.Client), Options{}, func(msg any) { program.Send(msg) })
 			program = NewProgram(idle{newModel(talk, openHistory(t.TempDir()), k)}, k, screen, []string{"TERM=xterm-256color"})
 			ended := make(chan error, 1)
 			go func() { ended <- program.Show(t.Context()) }()

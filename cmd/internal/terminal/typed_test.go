@@ -6,13 +6,14 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
 )
 
 // drawnTalk is a talk to the agent a, at a terminal.
 func drawnTalk(t *testing.T) *model {
 	t.Helper()
-	talk := newTalk(t.Context(), nil, Options{}, func(any) {})
+	talk := newTalk(t.Context(), new(client.Client), Options{}, func(any) {})
 	talk.agent = "a"
 	m := newModel(talk, openHistory(t.TempDir()), nil)
 	m.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
