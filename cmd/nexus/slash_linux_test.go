@@ -37,6 +37,9 @@ func TestMisusedCommandsAtATerminal(t *testing.T) {
 		{"/cancel", "· nothing runs"},
 		{"/messages", "· nothing\n"},
 		{"/help destroy", "/destroy [AGENT]\nStop an agent and remove it"},
+		{"/help bogus", "! no command /bogus: /help lists them"},
+		{"/new conversation", "! usage: /new\n"}, // it would be lost
+		{"/quit now", "! usage: /quit\n"},
 		{"/compact --help", "/compact [FLAGS]\n"},
 		{"/prompt", "\nPlatform: "},
 	} {
@@ -96,6 +99,10 @@ func TestAgentsMadeAtATerminal(t *testing.T) {
 	p.sees("copied bob to carol, which runs")
 	p.types("/destroy carol\r")
 	p.sees("destroyed carol")
+	p.types("/create s\r")
+	p.sees("created s")
+	p.types("/send s echo to a short name\r") // the name is in the command's
+	p.sees("\ns:\nto a short name")
 	p.types("/send carol echo it is back\r")
 	p.sees("carol is restored from its saved session (", "\nit is back")
 	p.types("/destroy carol\r")

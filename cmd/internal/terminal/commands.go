@@ -50,17 +50,25 @@ func (t *talk) command(text string) ([]string, work) {
 	}
 	name, args := words[0], words[1:]
 	if own, ok := commands()[name]; ok {
+		if own.use == "" && len(args) > 0 {
+			return []string{t.look().problem("usage: /" + name)}, nil
+		}
 		if name == "send" && len(args) > 1 {
-			_, rest, _ := strings.Cut(text, args[0])
+			_, rest, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(strings.TrimPrefix(text, "/")), name), args[0])
 			args = []string{args[0], strings.TrimSpace(rest)}
 		}
 		return own.do(t, args)
 	}
 	how, ok := verbs[name]
 	if !ok {
-		return []string{t.look().problem("no command /" + cli.Harmless(name, true) + suggestion(name))}, nil
+		return t.unknown(name), nil
 	}
 	return runVerb(t, how, name, args)
+}
+
+// unknown says that there is no such command.
+func (t *talk) unknown(name string) []string {
+	return []string{t.look().problem("no command /" + cli.Harmless(name, true) + suggestion(name))}
 }
 
 // suggestion is the end of a sentence that names a command that begins alike.
@@ -129,8 +137,11 @@ func sendTo(t *talk, args []string) ([]string, work) {
 		return []string{t.look().problem("usage: /send AGENT MESSAGE")}, nil
 	}
 	return nil, func() any {
-		lines, _ := t.run("send", args[0], "--", args[1])
-		return said(append([]string{t.look().style(bold, args[0]+":")}, lines...))
+		lines, status := t.run("send", args[0], "--", args[1])
+		if status == cli.ExitDone {
+			lines = append([]string{t.look().style(bold, args[0]+":")}, lines...)
+		}
+		return said(lines)
 	}
 }
 
@@ -171,6 +182,9 @@ func forkTo(t *talk, args []string) ([]string, work) {
 
 // showHelp lists the commands, or shows the help of one.
 func showHelp(t *talk, args []string) ([]string, work) {
+	if len(args) > 1 {
+		return []string{t.look().problem("usage: /help [COMMAND]")}, nil
+	}
 	if len(args) == 1 {
 		name := strings.TrimPrefix(args[0], "/")
 		if own, ok := commands()[name]; ok {
@@ -179,6 +193,7 @@ func showHelp(t *talk, args []string) ([]string, work) {
 		if _, ok := verbs[name]; ok {
 			return verbHelp(t.look(), name), nil
 		}
+		return t.unknown(name), nil
 	}
 	var lines []string
 	if !t.o.Plain {
