@@ -294,6 +294,17 @@ func TestRenameToWhatOnlyRuns(t *testing.T) {
 	h.say(a, "hello") // it kept its name
 }
 
+// A temporary agent without a name does not take that of the session that a person used last: if it could not
+// be started, there would be nothing to go on with.
+func TestLastKeepsItsName(t *testing.T) {
+	h := newHouse(t, supervisortest.Play{})
+	h.SetLast(".1")
+	h.save(".1", savedText)
+	if got := h.FreeID(true); got != ".2" {
+		t.Errorf("the next one is %s", got)
+	}
+}
+
 // What a person used last is not removed while it gets another name, although
 // somebody uses another agent meanwhile.
 func TestLastIsRenamed(t *testing.T) {

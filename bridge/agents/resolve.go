@@ -84,7 +84,7 @@ func (r *Registry) FreeID(temporary bool) string {
 		if temporary {
 			id = fmt.Sprintf(".%d", r.temps.Add(1))
 		}
-		if _, err := r.o.Supervisor.Agent(id); err != nil && !r.o.Sessions.Exists(id) {
+		if _, err := r.o.Supervisor.Agent(id); err != nil && !r.o.Sessions.There(id) {
 			return id
 		}
 	}
