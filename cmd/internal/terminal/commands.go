@@ -61,14 +61,14 @@ func (t *talk) command(text string) ([]string, work) {
 	}
 	how, ok := verbs[name]
 	if !ok {
-		return t.unknown(name), nil
+		return unknown(t.look(), name), nil
 	}
 	return runVerb(t, how, name, args)
 }
 
 // unknown says that there is no such command.
-func (t *talk) unknown(name string) []string {
-	return []string{t.look().problem("no command /" + cli.Harmless(name, true) + suggestion(name))}
+func unknown(l look, name string) []string {
+	return []string{l.problem("no command /" + cli.Harmless(name, true) + suggestion(name))}
 }
 
 // suggestion is the end of a sentence that names a command that begins alike.
@@ -193,7 +193,7 @@ func showHelp(t *talk, args []string) ([]string, work) {
 		if _, ok := verbs[name]; ok {
 			return verbHelp(t.look(), name), nil
 		}
-		return t.unknown(name), nil
+		return unknown(t.look(), name), nil
 	}
 	var lines []string
 	if !t.o.Plain {

@@ -63,7 +63,11 @@ func (t *talk) answered(q *question, text string) ([]string, work) {
 		t.question = nil
 		return t.submit(text, false)
 	}
-	return []string{q.text}, nil
+	lines := []string{t.look().problem("the answer is y or n")}
+	if t.o.Plain { // else the question stands there still
+		lines = append(lines, q.text)
+	}
+	return lines, nil
 }
 
 // interrupt cancels the running turn; false without one.

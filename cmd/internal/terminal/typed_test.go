@@ -104,3 +104,22 @@ func TestMessagesTypedAheadOfAQuestion(t *testing.T) {
 		t.Errorf("question %+v, queued %+v", m.t.question, q)
 	}
 }
+
+// Another answer than y and n leaves the question, of which there is no copy.
+func TestOtherAnswers(t *testing.T) {
+	m := drawnTalk(t)
+	m.Update(asks{text: "create it? y/n", yes: func() any { return nil }})
+	if lines, more := m.t.submit("/quit", false); len(lines) != 1 || !strings.Contains(lines[0], "the answer is y or n") || more != nil {
+		t.Errorf("it says %q", lines)
+	}
+	if shown := m.View().Content; strings.Count(shown, "create it? y/n") != 1 {
+		t.Errorf("the question:\n%s", shown)
+	}
+	m.t.o.Plain = true
+	if lines, _ := m.t.submit("maybe", false); len(lines) != 2 || lines[1] != "create it? y/n" {
+		t.Errorf("in lines it says %q", lines)
+	}
+	if _, more := m.t.submit("y", false); more == nil || m.t.question != nil {
+		t.Error("y is no answer")
+	}
+}
