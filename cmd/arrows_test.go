@@ -126,6 +126,14 @@ var arrows = []rule{
 		of:   []string{"cmd/nexus-child", "cmd/nexus-rpc"}, deny: []string{"github.com/modelcontextprotocol/..."}, deps: true,
 	},
 	{
+		name: "NATS is for what makes machines one",
+		of:   []string{"..."}, except: []string{"supervisor/cluster/..."}, deny: []string{"github.com/nats-io/..."},
+	},
+	{
+		name: "no server and no agent carries the server of NATS",
+		of:   []string{"cmd/nexus", "cmd/nexus-child", "cmd/nexus-rpc", "supervisor/cluster", "supervisor/cluster/tunnel"}, deny: []string{"github.com/nats-io/nats-server/..."}, deps: true,
+	},
+	{
 		name: "SQLite is for the logs of sessions",
 		of:   []string{"..."}, except: []string{"cmd/internal/sessionlog"}, deny: []string{"modernc.org/..."},
 	},

@@ -1,0 +1,195 @@
+package cluster
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"nexus.internal/protocol/ratelimit"
+)
+
+// Claim says whose an agent is.
+type Claim struct {
+	Machine string `json:"machine"`
+	// Epoch grows with each owner, and with nothing else: what an owner of an earlier one says is void.
+	Epoch uint64 `json:"-"`
+}
+
+// ErrClaimed says that another machine has an agent, or has had it since.
+var ErrClaimed = errors.New("another machine has the agent")
+
+const claimBucket = "nexus_agents"
+
+// releasedTries is how often an agent is claimed that nobody has, as far as is known here: whether it was given up is
+// asked of one machine of the three, which may know that a moment later.
+const releasedTries = 5
+
+// key is an agent's name as one of JetStream's keys, which have fewer characters.
+func key(agent string) string { return base64.RawURLEncoding.EncodeToString([]byte(agent)) }
+
+// Owner is the claim on an agent as it is known here, which may be a moment old; false without one.
+func (n *Node) Owner(agent string) (Claim, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c, ok := n.claims[agent]
+	return c, ok
+}
+
+// Claim makes an agent this machine's: one that nobody has for the epoch 0, else that of the claim that this one
+// follows. Of several machines that try, one succeeds; the others get [ErrClaimed]. After any other error it is
+// not known whether it succeeded: Claim with the same epoch again says so.
+func (n *Node) Claim(ctx context.Context, agent string, after uint64) (Claim, error) {
+	c := Claim{Machine: n.o.Machine}
+	text, err := json.Marshal(c)
+	if err != nil {
+		return c, err
+	}
+	try := func(ctx context.Context, b jetstream.KeyValue) error {
+		if after == 0 {
+			c.Epoch, err = b.Create(ctx, key(agent), text)
+		} else {
+			c.Epoch, err = b.Update(ctx, key(agent), text, after)
+		}
+		return err
+	}
+	for range releasedTries {
+		err = n.change(ctx, try)
+		if _, owned := n.Owner(agent); after != 0 || owned || !errors.Is(err, ErrClaimed) || ratelimit.Sleep(ctx, retryEvery) != nil {
+			break
+		}
+	}
+	if err != nil {
+		return Claim{}, fmt.Errorf("claim %s: %w", agent, err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if c.Epoch > n.revision { // else all that came since is known already
+		n.claims[agent] = c
+	}
+	return c, nil
+}
+
+// Release gives up a claim. One that another machine has since stays.
+func (n *Node) Release(ctx context.Context, agent string, epoch uint64) error {
+	err := n.change(ctx, func(ctx context.Context, b jetstream.KeyValue) error {
+		return b.Delete(ctx, key(agent), jetstream.LastRevision(epoch))
+	})
+	if err != nil {
+		return fmt.Errorf("release %s: %w", agent, err)
+	}
+	return nil
+}
+
+// change does something that the machines have to agree on.
+func (n *Node) change(ctx context.Context, do func(context.Context, jetstream.KeyValue) error) error {
+	n.mu.Lock()
+	bucket := n.bucket
+	n.mu.Unlock()
+	if bucket == nil {
+		return ErrNoQuorum
+	}
+	asked, cancel := context.WithTimeout(ctx, agreePatience)
+	defer cancel()
+	err := do(asked, bucket)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, jetstream.ErrKeyExists), errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+		return ErrClaimed
+	case ctx.Err() == nil && (asked.Err() != nil || errors.Is(err, jetstream.ErrNoStreamResponse)):
+		return fmt.Errorf("%w: %w", ErrNoQuorum, err)
+	}
+	return err
+}
+
+// follow keeps what is known here of the claims, from the time on when a majority is there.
+func (n *Node) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := n.followOnce(ctx); err != nil && ctx.Err() == nil {
+			n.log.Info("the machines do not agree yet", zap.Error(err))
+			_ = ratelimit.Sleep(ctx, retryEvery)
+		}
+	}
+}
+
+func (n *Node) followOnce(ctx context.Context) error {
+	asked, cancel := context.WithTimeout(ctx, agreePatience)
+	defer cancel()
+	bucket, err := n.js.CreateOrUpdateKeyValue(asked, jetstream.KeyValueConfig{
+		Bucket: claimBucket, Description: "which machine has which agent", Replicas: n.o.Replicas, Storage: jetstream.FileStorage,
+	})
+	if err != nil {
+		return err
+	}
+	watch, err := bucket.WatchAll(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = watch.Stop() }()
+	n.mu.Lock()
+	n.bucket = bucket
+	n.mu.Unlock()
+	known := map[string]Claim{} // before all of them are
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case entry, ok := <-watch.Updates():
+			switch {
+			case !ok:
+				return errors.New("the claims come no more")
+			case entry == nil:
+				n.known(known)
+				known = nil
+			default:
+				n.took(entry, known)
+			}
+		}
+	}
+}
+
+// known takes all claims that there are.
+func (n *Node) known(all map[string]Claim) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.claims, n.revision = all, 0
+	for _, c := range all {
+		n.revision = max(n.revision, c.Epoch)
+	}
+	select {
+	case <-n.agreed:
+	default:
+		close(n.agreed)
+		n.log.Info("the machines agree", zap.Int("agents", len(all)))
+	}
+}
+
+// took takes one claim that was made or given up: into known, before all are.
+func (n *Node) took(entry jetstream.KeyValueEntry, known map[string]Claim) {
+	name, err := base64.RawURLEncoding.DecodeString(entry.Key())
+	c := Claim{Epoch: entry.Revision()}
+	if err == nil && entry.Operation() == jetstream.KeyValuePut {
+		err = json.Unmarshal(entry.Value(), &c)
+	}
+	if err != nil {
+		n.log.Warn("a claim that none makes", zap.String("key", entry.Key()), zap.Error(err))
+		return
+	}
+	if known != nil {
+		if known[string(name)] = c; c.Machine == "" {
+			delete(known, string(name))
+		}
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.revision = c.Epoch
+	if n.claims[string(name)] = c; c.Machine == "" {
+		delete(n.claims, string(name))
+	}
+}

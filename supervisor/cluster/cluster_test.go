@@ -1,0 +1,274 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+
+	"nexus.internal/supervisor/cluster"
+	"nexus.internal/supervisor/cluster/engine"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds what machines do on a busy one.
+const patience = time.Minute
+
+// addresses are free ones on loopback.
+func addresses(t *testing.T, n int) (all []string) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		all = append(all, l.Addr().String())
+	}
+	return all
+}
+
+// machine is one of a cluster: its engine, and this process as its node.
+type machine struct {
+	*cluster.Node
+	name string
+	stop func()
+}
+
+// farm are machines a, b, … of one cluster, each of which is closed with the test.
+func farm(t *testing.T, n int) (machines []*machine, options []engine.Options) {
+	t.Helper()
+	join := addresses(t, n)
+	for i, listen := range join {
+		options = append(options, engine.Options{Name: "farm", Machine: string(rune('a' + i)), Listen: listen, Join: join, Dir: t.TempDir()})
+		machines = append(machines, start(t, options[i]))
+	}
+	agree(t, machines...)
+	return machines, options
+}
+
+func start(t *testing.T, o engine.Options) *machine {
+	t.Helper()
+	e, err := engine.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan struct{})
+	nc, err := nats.Connect(e.URL(), nats.Token(e.Secret()), nats.MaxReconnects(-1), nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := cluster.Join(nc, cluster.Options{Machine: o.Machine, Replicas: min(3, len(o.Join)), Labels: map[string]string{"at": o.Listen}, Version: "v1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{n, o.Machine, sync.OnceFunc(func() {
+		n.Close()
+		nc.Close()
+		<-closed
+		e.Close()
+	})}
+	t.Cleanup(m.stop)
+	return m
+}
+
+func agree(t *testing.T, nodes ...*machine) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, n := range nodes {
+		if err := n.Agreed(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// until waits until something is so, as it is told by an event or by time.
+func until(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	every := time.NewTicker(20 * time.Millisecond)
+	defer every.Stop()
+	for !so() {
+		select {
+		case <-every.C:
+		case <-deadline:
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func states(n *machine) string {
+	var all []string
+	for _, m := range n.Machines() {
+		all = append(all, m.Name+" "+string(m.State))
+	}
+	return strings.Join(all, ", ")
+}
+
+// Three machines know each other, and connect to each other and to themselves. One that leaves is known to have left; one that comes
+// back is there again.
+func TestMachines(t *testing.T) {
+	t.Parallel()
+	nodes, options := farm(t, 3)
+	for _, n := range nodes {
+		until(t, "all are known", func() bool { return states(n) == "a up, b up, c up" })
+		l, err := n.Listen()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answering sync.WaitGroup
+		t.Cleanup(func() { l.Close(); answering.Wait() })
+		answering.Go(func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = io.WriteString(c, n.name)
+				c.Close()
+			}
+		})
+	}
+	for _, from := range nodes {
+		for _, to := range []string{"a", "b", "c"} {
+			c, err := from.Dial(t.Context(), to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := io.ReadAll(c); err != nil || string(got) != to {
+				t.Errorf("from %s to %s: %q, %v", from.name, to, got, err)
+			}
+			c.Close()
+		}
+	}
+	if m := nodes[0].Machines()[2]; m.Labels["at"] != options[2].Listen || m.Version != "v1" || m.Load.Processors < 1 {
+		t.Errorf("of c is known %+v", m)
+	}
+	nodes[2].Takes(cluster.Load{Agents: 7})
+	until(t, "what c takes is known", func() bool { return nodes[0].Machines()[2].Load.Agents == 7 })
+	nodes[2].stop()
+	until(t, "c has left", func() bool { return states(nodes[0]) == "a up, b up, c left" })
+	if _, err := nodes[0].Dial(t.Context(), "c"); err == nil || !strings.Contains(err.Error(), "the machine c is not reached") {
+		t.Errorf("a connection to who has left: %v", err)
+	}
+	again := start(t, options[2])
+	agree(t, again)
+	until(t, "c is back", func() bool { return states(nodes[0]) == "a up, b up, c up" && states(again) == "a up, b up, c up" })
+}
+
+// An agent is one machine's: of all that claim it at once one gets it, each later owner has a higher epoch, and an
+// earlier one is refused. What was agreed on is there after all machines have ended.
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	nodes, options := farm(t, 3)
+	ctx := t.Context()
+	contend := func(after uint64) (won cluster.Claim) {
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		winners := 0
+		for _, n := range nodes {
+			all.Go(func() {
+				c, err := n.Claim(ctx, "agent of .somebody/é", after)
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					winners++
+					won = c
+				} else if !errors.Is(err, cluster.ErrClaimed) {
+					t.Errorf("%s: %v", n.name, err)
+				}
+			})
+		}
+		all.Wait()
+		if winners != 1 {
+			t.Fatalf("%d machines have the agent", winners)
+		}
+		return won
+	}
+	first := contend(0)
+	second := contend(first.Epoch)
+	if second.Epoch <= first.Epoch {
+		t.Errorf("epochs %d and %d", first.Epoch, second.Epoch)
+	}
+	for _, n := range nodes {
+		until(t, "the owner is known", func() bool { c, ok := n.Owner("agent of .somebody/é"); return ok && c == second })
+		if err := n.Release(ctx, "agent of .somebody/é", first.Epoch); !errors.Is(err, cluster.ErrClaimed) {
+			t.Errorf("a release by an earlier owner: %v", err)
+		}
+	}
+	for _, n := range nodes {
+		n.stop()
+	}
+	nodes = nil
+	for _, o := range options {
+		nodes = append(nodes, start(t, o))
+	}
+	agree(t, nodes...)
+	for _, n := range nodes {
+		if c, ok := n.Owner("agent of .somebody/é"); !ok || c != second {
+			t.Errorf("%s knows %+v, %v", n.name, c, ok)
+		}
+	}
+	if err := nodes[0].Release(ctx, "agent of .somebody/é", second.Epoch); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "nobody has it", func() bool { _, ok := nodes[2].Owner("agent of .somebody/é"); return !ok })
+	if third, err := nodes[1].Claim(ctx, "agent of .somebody/é", 0); err != nil || third.Epoch <= second.Epoch {
+		t.Errorf("anew: %+v, %v", third, err)
+	}
+}
+
+// Without a majority nothing is agreed on, in words; with one it is.
+func TestMinority(t *testing.T) {
+	t.Parallel()
+	join := addresses(t, 3)
+	o := func(i int) engine.Options {
+		return engine.Options{Name: "farm", Machine: fmt.Sprint(i), Listen: join[i], Join: join, Dir: t.TempDir()}
+	}
+	alone := start(t, o(0))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := alone.Agreed(ctx); !errors.Is(err, cluster.ErrNoQuorum) {
+		t.Errorf("one of three agrees: %v", err)
+	}
+	if _, err := alone.Claim(t.Context(), "a", 0); !errors.Is(err, cluster.ErrNoQuorum) {
+		t.Errorf("one of three has an agent: %v", err)
+	}
+	second, third := start(t, o(1)), start(t, o(2))
+	agree(t, alone, second, third)
+	if _, err := alone.Claim(t.Context(), "a", 0); err != nil {
+		t.Error(err)
+	}
+	second.stop()
+	third.stop()
+	if _, err := alone.Claim(t.Context(), "b", 0); !errors.Is(err, cluster.ErrNoQuorum) {
+		t.Errorf("one that is left of three: %v", err)
+	}
+	if _, ok := alone.Owner("a"); !ok {
+		t.Error("it has forgotten what was agreed on")
+	}
+}
+
+// What is wrong with the options is said.
+func TestRefusedOptions(t *testing.T) {
+	for want, o := range map[string]cluster.Options{
+		"the name of a machine has": {Machine: "a b", Replicas: 1},
+		"a label is a name":         {Machine: "a", Replicas: 1, Labels: map[string]string{"a=b": "c"}},
+		"1 to 5 of them, not on 0":  {Machine: "a"},
+	} {
+		if n, err := cluster.Join(nil, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q: %v", want, err)
+			n.Close()
+		}
+	}
+}

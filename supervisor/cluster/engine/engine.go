@@ -1,0 +1,167 @@
+// Package engine runs a server of NATS with JetStream in this process, as one of a cluster.
+//
+//	e, err := engine.Start(engine.Options{Name: "farm", Machine: "a", Listen: "10.0.0.1:8766", Join: all, TLS: t, Dir: dir})
+//	defer e.Close()
+//	nc, err := nats.Connect(e.URL(), nats.Token(e.Secret()))
+//
+// It is for a program of its own: a program that links it samples its own processor time each second, from its start.
+package engine
+
+import (
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"go.uber.org/zap"
+
+	"nexus.internal/supervisor/cluster"
+)
+
+// Options say which machine this is, of which cluster.
+type Options struct {
+	// Name is the cluster's and Machine this machine's: letters, digits, - and _, at most 64.
+	Name, Machine string
+	// Listen is where the other machines reach this one, HOST:PORT.
+	Listen string
+	// Join are the addresses of all machines, this one's, too. A majority of them has to be there.
+	Join []string
+	// TLS proves the machines to each other: both sides have a certificate. It may be nil where Listen is on loopback.
+	TLS *tls.Config
+	// Dir is where what the machines agree on is kept.
+	Dir string
+	Log *zap.Logger
+}
+
+const (
+	// maxMachines is how many addresses may be joined. Raft among more costs more than they bring.
+	maxMachines = 100
+	// patience bounds the start: the server may have much to read.
+	patience = 30 * time.Second
+)
+
+// check says what is wrong with the options.
+func (o *Options) check() error {
+	for what, name := range map[string]string{"cluster": o.Name, "machine": o.Machine} {
+		if err := cluster.CheckName(what, name); err != nil {
+			return err
+		}
+	}
+	host, _, err := address(o.Listen)
+	if err != nil {
+		return err
+	}
+	if ip := net.ParseIP(host); o.TLS == nil && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("%s is reached by other machines: it needs certificates (nexus cluster init)", o.Listen)
+	}
+	if len(o.Join) < 2 || len(o.Join) > maxMachines {
+		return fmt.Errorf("a cluster joins 2 to %d machines, this one among them; here are %d", maxMachines, len(o.Join))
+	}
+	for _, other := range o.Join {
+		if _, _, err := address(other); err != nil {
+			return err
+		}
+	}
+	if o.Dir == "" {
+		return errors.New("there is no directory for what the machines agree on")
+	}
+	return nil
+}
+
+// address is HOST:PORT.
+func address(text string) (host string, port int, err error) {
+	host, number, err := net.SplitHostPort(text)
+	if err == nil {
+		port, err = strconv.Atoi(number)
+	}
+	if err != nil || host == "" || port < 1 || port > 65535 {
+		return "", 0, fmt.Errorf("the address of a machine is HOST:PORT: %.80q", text)
+	}
+	return host, port, nil
+}
+
+// server are the options of the server of NATS, which takes clients with the secret alone.
+func (o *Options) server(secret string) (*server.Options, error) {
+	host, port, err := address(o.Listen)
+	if err != nil {
+		return nil, err
+	}
+	e := &server.Options{
+		ServerName: o.Machine, NoSigs: true,
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, Authorization: secret, // without a port of its own it joins no other
+		JetStream: true, StoreDir: o.Dir, SyncAlways: true,
+		Cluster: server.ClusterOpts{Name: o.Name, Host: host, Port: port, TLSTimeout: 5, NoAdvertise: true},
+	}
+	if o.TLS != nil {
+		mutual := o.TLS.Clone()
+		mutual.ClientAuth, mutual.ClientCAs = tls.RequireAndVerifyClientCert, mutual.RootCAs
+		e.Cluster.TLSConfig = mutual
+	}
+	for _, other := range o.Join {
+		e.Routes = append(e.Routes, &url.URL{Scheme: "nats-route", Host: other})
+	}
+	return e, nil
+}
+
+// Engine is a server of NATS. Its methods may be called from any goroutine.
+type Engine struct {
+	server *server.Server
+	secret string
+}
+
+// Start starts it. It returns once it takes clients, whether the other machines are there or not.
+func Start(o Options) (*Engine, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	free, err := net.Listen("tcp", o.Listen) // the server would try again and again
+	if err != nil {
+		return nil, fmt.Errorf("the other machines cannot reach this one: %w", err)
+	}
+	_ = free.Close()
+	e := &Engine{secret: rand.Text()}
+	options, err := o.server(e.secret)
+	if err != nil {
+		return nil, err
+	}
+	if e.server, err = server.NewServer(options); err != nil {
+		return nil, fmt.Errorf("start the cluster's server: %w", err)
+	}
+	if o.Log != nil {
+		e.server.SetLoggerV2(engineLog{o.Log}, false, false, false)
+	}
+	e.server.Start()
+	if !e.server.ReadyForConnections(patience) {
+		e.Close()
+		return nil, fmt.Errorf("the cluster's server does not start at %s with what is in %s", o.Listen, o.Dir)
+	}
+	return e, nil
+}
+
+// URL is where it takes clients, on loopback, and Secret the token that they have to send.
+func (e *Engine) URL() string    { return e.server.ClientURL() }
+func (e *Engine) Secret() string { return e.secret } //nolint:revive // said above
+
+// Close ends it, and waits for its end. Its clients find out.
+func (e *Engine) Close() {
+	e.server.Shutdown()
+	e.server.WaitForShutdown()
+}
+
+// engineLog writes what the server of NATS says into our log, a level lower where it says much.
+type engineLog struct{ log *zap.Logger }
+
+func (l engineLog) say(level func(string, ...zap.Field), format string, args ...any) {
+	level("cluster", zap.String("says", fmt.Sprintf(format, args...)))
+}
+func (l engineLog) Noticef(format string, args ...any) { l.say(l.log.Debug, format, args...) }
+func (l engineLog) Warnf(format string, args ...any)   { l.say(l.log.Info, format, args...) }
+func (l engineLog) Errorf(format string, args ...any)  { l.say(l.log.Warn, format, args...) }
+func (l engineLog) Fatalf(format string, args ...any)  { l.say(l.log.Error, format, args...) }
+func (l engineLog) Debugf(string, ...any)              {}
+func (l engineLog) Tracef(string, ...any)              {}

@@ -1,0 +1,164 @@
+package engine
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// What is wrong with the options is said, and nothing is started.
+func TestRefusedOptions(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	good := Options{Name: "farm", Machine: "a", Listen: "127.0.0.1:7000", Join: []string{"127.0.0.1:7000", "127.0.0.1:7001"}, Dir: t.TempDir()}
+	for want, wrong := range map[string]func(*Options){
+		"the name of a cluster has":          func(o *Options) { o.Name = "a b" },
+		"the name of a machine has":          func(o *Options) { o.Machine = "" },
+		"is HOST:PORT":                       func(o *Options) { o.Listen = "7000" },
+		"10.0.0.1:7000 is reached by other":  func(o *Options) { o.Listen = "10.0.0.1:7000" },
+		"example.org:7000 is reached by":     func(o *Options) { o.Listen = "example.org:7000" },
+		"joins 2 to 100 machines":            func(o *Options) { o.Join = o.Join[:1] },
+		"HOST:PORT: \"127.0.0.1:99999\"":     func(o *Options) { o.Join = []string{"127.0.0.1:7000", "127.0.0.1:99999"} },
+		"there is no directory for what the": func(o *Options) { o.Dir = "" },
+		"the other machines cannot reach":    func(o *Options) { o.Listen = taken.Addr().String() },
+	} {
+		o := good
+		wrong(&o)
+		if e, err := Start(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q: %v", want, err)
+			if e != nil {
+				e.Close()
+			}
+		}
+	}
+}
+
+// authority makes certificates.
+type authority struct {
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+	pool *x509.CertPool
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &authority{key: key, pool: x509.NewCertPool()}
+	if a.cert, err = x509.ParseCertificate(raw); err != nil {
+		t.Fatal(err)
+	}
+	a.pool.AddCert(a.cert)
+	return a
+}
+
+// machine is the TLS of a machine on loopback.
+func (a *authority) machine(t *testing.T, name string) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, a.cert, key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: a.pool, Certificates: []tls.Certificate{{Certificate: [][]byte{raw}, PrivateKey: key}}}
+}
+
+// Machines prove themselves to each other: one with certificates of another authority, or with none, is not let in, and no
+// client without the secret.
+func TestStrangers(t *testing.T) {
+	ours, theirs := newAuthority(t), newAuthority(t)
+	var join []string
+	for range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		join = append(join, l.Addr().String())
+		l.Close()
+	}
+	begin := func(i int, name string, identity *tls.Config) (*Engine, *nats.Conn) {
+		e, err := Start(Options{Name: "farm", Machine: name, Listen: join[i], Join: join, Dir: t.TempDir(), TLS: identity})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(e.Close)
+		closed := make(chan struct{})
+		nc, err := nats.Connect(e.URL(), nats.Token(e.Secret()), nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { nc.Close(); <-closed })
+		return e, nc
+	}
+	a, atA := begin(0, "a", ours.machine(t, "a"))
+	b, atB := begin(1, "b", ours.machine(t, "b"))
+	_, atC := begin(2, "c", theirs.machine(t, "c"))
+	heard := make(chan string, 100)
+	for name, nc := range map[string]*nats.Conn{"a": atA, "b": atB, "c": atC} {
+		if _, err := nc.Subscribe("hello", func(m *nats.Msg) { heard <- string(m.Data) + name }); err != nil {
+			t.Fatal(err)
+		}
+		if err := nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := map[string]bool{}
+	for every := time.NewTicker(100 * time.Millisecond); !got["ab"] || !got["ba"]; { // until a and b have found each other
+		select {
+		case <-every.C:
+			for name, nc := range map[string]*nats.Conn{"a": atA, "b": atB, "c": atC} {
+				if err := nc.Publish("hello", []byte(name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		case pair := <-heard:
+			got[pair] = true
+		case <-t.Context().Done():
+			t.Fatal("a and b do not find each other")
+		}
+	}
+	for _, pair := range []string{"ac", "ca", "bc", "cb"} {
+		if got[pair] {
+			t.Errorf("a word of %c has reached %c", pair[0], pair[1])
+		}
+	}
+	for _, e := range []*Engine{a, b} {
+		if nc, err := nats.Connect(e.URL()); err == nil {
+			nc.Close()
+			t.Error("a client without the secret is let in")
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package cluster
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+)
+
+// State is whether a machine is there.
+type State string
+
+// States of a machine.
+const (
+	Up State = "up"
+	// Lost is a machine that was not heard of for [lostAfter]: it has failed, is frozen, or cut off.
+	Lost State = "lost"
+	// Left is one that has ended.
+	Left State = "left"
+)
+
+const (
+	// beatEvery is how often a machine says what it is and takes.
+	beatEvery = time.Second
+	// lostAfter is after how long without a word a machine is lost.
+	lostAfter = 5 * time.Second
+	// keptMachines bounds those that are remembered, the lost ones, too.
+	keptMachines = 1000
+)
+
+// Machine is one of the cluster.
+type Machine struct {
+	Name    string            `json:"name"`
+	Labels  map[string]string `json:"labels"`
+	Version string            `json:"version"`
+	Load    Load              `json:"load"`
+	State   State             `json:"state"`
+	// Heard is when it was heard of last, by the clock of who says so.
+	Heard time.Time `json:"heard"`
+}
+
+// beats is where machines say what they are.
+const beats = "nexus.machines"
+
+// Machines are those that were heard of since this one runs, by name.
+func (n *Node) Machines() []Machine {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := slices.SortedFunc(maps.Values(n.machines), func(a, b Machine) int { return strings.Compare(a.Name, b.Name) })
+	for i, m := range all {
+		if m.State == Up && m.Name != n.o.Machine && time.Since(m.Heard) > lostAfter {
+			all[i].State = Lost
+		}
+	}
+	return all
+}
+
+// isUp reports whether a machine is there, as far as is known.
+func (n *Node) isUp(name string) bool {
+	for _, m := range n.Machines() {
+		if m.Name == name {
+			return m.State == Up
+		}
+	}
+	return false
+}
+
+// Takes has the other machines told what this one takes, with what it says next. Until the first call, it is its processors.
+func (n *Node) Takes(l Load) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.load = l
+}
+
+// self is what this machine says of itself.
+func (n *Node) self(state State) Machine {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return Machine{Name: n.o.Machine, Labels: n.o.Labels, Version: n.o.Version, Load: n.load, State: state, Heard: time.Now()}
+}
+
+// beat says at once, and from then on, what this machine is, until the node is closed.
+func (n *Node) beat(ctx context.Context) {
+	every := time.NewTicker(beatEvery)
+	defer every.Stop()
+	for {
+		n.say(n.self(Up))
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+			n.say(n.self(Left))
+			return
+		}
+	}
+}
+
+func (n *Node) say(m Machine) {
+	n.hear(m)
+	text, err := json.Marshal(m)
+	if err == nil {
+		err = n.nc.Publish(beats, text)
+	}
+	if err != nil {
+		n.log.Warn("the other machines are not told of this one", zap.Error(err))
+	}
+}
+
+// heard takes what another machine says of itself.
+func (n *Node) heard(message *nats.Msg) {
+	var m Machine
+	if err := json.Unmarshal(message.Data, &m); err != nil || !nameForm.MatchString(m.Name) || m.State != Up && m.State != Left {
+		n.log.Warn("a machine says what none says", zap.Int("bytes", len(message.Data)), zap.Error(err))
+		return
+	}
+	if m.Name != n.o.Machine {
+		m.Heard = time.Now() // clocks differ
+		n.hear(m)
+	}
+}
+
+func (n *Node) hear(m Machine) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	before, known := n.machines[m.Name]
+	if !known && len(n.machines) >= keptMachines {
+		return
+	}
+	if n.machines[m.Name] = m; !known || before.State != m.State || m.Name != n.o.Machine && m.Heard.Sub(before.Heard) > lostAfter {
+		n.log.Info("machine", zap.String("machine", m.Name), zap.String("state", string(m.State)), zap.String("version", m.Version))
+	}
+}

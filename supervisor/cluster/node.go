@@ -1,0 +1,118 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"nexus.internal/protocol/ratelimit"
+	"nexus.internal/supervisor/cluster/tunnel"
+)
+
+// ErrNoQuorum says that a majority of the machines is not to be reached, so that nothing can be agreed on.
+var ErrNoQuorum = errors.New("a majority of the machines is not reached")
+
+const (
+	// agreePatience bounds one question to all machines.
+	agreePatience = 5 * time.Second
+	retryEvery    = 200 * time.Millisecond
+	reachPatience = 2 * time.Second // for a machine that is known, until it takes connections
+)
+
+// Node is this machine of a cluster. Its methods may be called from any goroutine.
+type Node struct {
+	o      Options
+	log    *zap.Logger
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	tunnel *tunnel.Tunnel
+	beats  *nats.Subscription
+
+	once    sync.Once // over Close
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	agreed  chan struct{} // closed once claims are known
+
+	mu       sync.Mutex
+	load     Load
+	machines map[string]Machine
+	bucket   jetstream.KeyValue // nil until agreed
+	claims   map[string]Claim   // as far as they are known here
+	revision uint64             // the last one that is known
+}
+
+// Join makes this process a machine of the cluster that nc reaches, which stays its caller's. Whether a majority of the
+// machines is there says Agreed.
+func Join(nc *nats.Conn, o Options) (*Node, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	n := &Node{o: o, log: o.Log, nc: nc, tunnel: tunnel.New(nc), machines: map[string]Machine{}, claims: map[string]Claim{}, agreed: make(chan struct{})}
+	n.load.Processors = runtime.NumCPU()
+	var err error
+	if n.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(agreePatience)); err != nil {
+		return nil, fmt.Errorf("join the cluster: %w", err)
+	}
+	if n.beats, err = nc.Subscribe(beats, n.heard); err != nil {
+		return nil, fmt.Errorf("join the cluster: %w", err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	n.stop = stop
+	n.running.Go(func() { n.beat(ctx) })
+	n.running.Go(func() { n.follow(ctx) })
+	return n, nil
+}
+
+// Close leaves the cluster. All that the node has started has ended when it returns, and its connections are closed.
+// Further calls do nothing.
+func (n *Node) Close() {
+	n.once.Do(func() {
+		n.stop()
+		n.running.Wait()
+		_ = n.beats.Unsubscribe()
+		n.tunnel.Close()
+		_ = n.nc.FlushTimeout(time.Second) // that this machine leaves
+	})
+}
+
+// at is where a machine takes connections.
+func at(machine string) string { return "nexus.at." + machine }
+
+// Listen takes the connections that other machines, or this one, make to this one.
+func (n *Node) Listen() (net.Listener, error) { return n.tunnel.Listen(at(n.o.Machine)) }
+
+// Dial connects to a machine. One that has joined may be known a moment before it is reached. The connection ends
+// when the machine is not heard of any more.
+func (n *Node) Dial(ctx context.Context, machine string) (net.Conn, error) {
+	for patience := reachPatience; ; patience -= retryEvery {
+		c, err := n.tunnel.Dial(ctx, at(machine))
+		if err == nil {
+			return c, nil
+		}
+		if errors.Is(err, nats.ErrNoResponders) && patience > 0 && n.isUp(machine) && ratelimit.Sleep(ctx, retryEvery) == nil {
+			continue
+		}
+		return nil, fmt.Errorf("the machine %s is not reached: %w", machine, err)
+	}
+}
+
+// Agreed waits until a majority of the machines is there, and what they agree on is known here.
+func (n *Node) Agreed(ctx context.Context) error {
+	select {
+	case <-n.agreed:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrNoQuorum, ctx.Err())
+	}
+}

@@ -1,0 +1,186 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Errors of a connection.
+var (
+	// ErrLost says that a message was lost on the way, so that nothing behind it can be told.
+	ErrLost = errors.New("a message between the machines was lost")
+	// ErrSilent says that the other side was not heard of for too long.
+	ErrSilent = errors.New("the other machine does not answer")
+	// ErrReset says that the other side has ended the connection, or does not know it.
+	ErrReset = errors.New("the other machine has ended the connection")
+)
+
+// dialPatience bounds the wait for whoever listens: it may have gone without a word.
+const dialPatience = 5 * time.Second
+
+// maxWaiting is how many connections may wait for Accept; further ones are refused.
+const maxWaiting = 128
+
+// Tunnel makes connections over one client of NATS. Its methods may be called from any goroutine.
+type Tunnel struct {
+	nc      *nats.Conn
+	silence time.Duration // after which the other side is gone
+	dialing time.Duration // that whoever listens has for an answer
+	running sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	conns  map[*Conn]struct{}
+}
+
+// New makes connections over nc, which stays its caller's.
+func New(nc *nats.Conn) *Tunnel {
+	return &Tunnel{nc: nc, silence: silence, dialing: dialPatience, conns: map[*Conn]struct{}{}}
+}
+
+// Close ends all connections, and waits until nothing of them runs.
+func (t *Tunnel) Close() {
+	t.mu.Lock()
+	t.closed = true
+	for c := range t.conns {
+		c.fail(net.ErrClosed)
+	}
+	t.mu.Unlock()
+	t.running.Wait()
+}
+
+// Dial connects to whoever listens at a subject. It fails at once if nobody does,
+// and after [dialPatience] if who did is gone.
+func (t *Tunnel) Dial(ctx context.Context, subject string) (*Conn, error) {
+	c, err := t.open(subject)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.dialing)
+	defer cancel()
+	answer, err := t.nc.RequestWithContext(ctx, subject, []byte(c.own))
+	if err == nil && len(answer.Data) == 0 {
+		err = errors.New("it takes no further connection")
+	}
+	if err != nil {
+		c.fail(err)
+		return nil, fmt.Errorf("connect to %s: %w", subject, err)
+	}
+	c.start(string(answer.Data))
+	return c, nil
+}
+
+// open makes a connection that is heard from now on, and not started.
+func (t *Tunnel) open(subject string) (*Conn, error) {
+	c := newConn(t, subject)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, net.ErrClosed
+	}
+	var err error
+	if c.heard, err = t.nc.Subscribe(c.own, c.receive); err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", subject, err)
+	}
+	t.conns[c] = struct{}{}
+	t.running.Go(c.run)
+	return c, nil
+}
+
+func (t *Tunnel) forget(c *Conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.conns, c)
+}
+
+// Listener accepts connections at a subject.
+type Listener struct {
+	t       *Tunnel
+	subject string
+	heard   *nats.Subscription
+	waiting chan *Conn
+	done    chan struct{}
+	once    sync.Once
+}
+
+// Listen accepts connections at a subject, until the listener is closed.
+func (t *Tunnel) Listen(subject string) (*Listener, error) {
+	l := &Listener{t: t, subject: subject, waiting: make(chan *Conn, maxWaiting), done: make(chan struct{})}
+	var err error
+	if l.heard, err = t.nc.Subscribe(subject, l.asked); err != nil {
+		return nil, fmt.Errorf("listen at %s: %w", subject, err)
+	}
+	return l, t.nc.Flush() // whoever connects from now on is heard
+}
+
+// asked takes a request for a connection: its data is where the other side listens.
+func (l *Listener) asked(m *nats.Msg) {
+	c, err := l.t.open(l.subject)
+	if err != nil {
+		_ = m.Respond(nil) // or nobody is there any more
+		return
+	}
+	select {
+	case <-l.done:
+		err = net.ErrClosed
+	default:
+		select {
+		case l.waiting <- c:
+		default:
+			err = errors.New("too many connections wait")
+		}
+	}
+	if err != nil {
+		c.fail(err)
+		_ = m.Respond(nil)
+		return
+	}
+	if err := m.Respond([]byte(c.own)); err != nil {
+		c.fail(err)
+		return
+	}
+	c.start(string(m.Data))
+}
+
+// Accept implements [net.Listener].
+func (l *Listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.waiting:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements [net.Listener]. Connections that were accepted go on.
+func (l *Listener) Close() error {
+	err := net.ErrClosed
+	l.once.Do(func() {
+		close(l.done)
+		err = l.heard.Unsubscribe()
+		for {
+			select {
+			case c := <-l.waiting:
+				c.fail(net.ErrClosed)
+			default:
+				return
+			}
+		}
+	})
+	return err
+}
+
+// Addr implements [net.Listener].
+func (l *Listener) Addr() net.Addr { return address(l.subject) }
+
+// address is a subject as a [net.Addr].
+type address string
+
+func (address) Network() string  { return "nats" }
+func (a address) String() string { return string(a) }
