@@ -53,7 +53,7 @@ type accounts interface {
 // are at fault, a *sessions.Error where the agent's limits, or those of one above it, cannot
 // be read, and a *agents.MissingDirError where its directory is gone.
 func (a *admission) Admit(s supervisor.Spec, own *api.Limits) (supervisor.Spec, error) {
-	if err := errors.Join(checkParams(s), a.checkModel(s), a.checkProgram(s), a.mayReturn(s)); err != nil {
+	if err := errors.Join(checkParams(s), a.checkDir(s), a.checkModel(s), a.checkProgram(s), a.mayReturn(s)); err != nil {
 		return supervisor.Spec{}, err
 	}
 	limits, err := a.limits(s, own)
@@ -115,6 +115,15 @@ func checkParams(s supervisor.Spec) error {
 		}
 	}
 	return nil
+}
+
+// checkDir refuses a new agent in a directory of nexus's own, in which each of its tools would be refused.
+func (a *admission) checkDir(s supervisor.Spec) error {
+	cfg, preset := a.config.settings().cfg, s.Permissions.Preset
+	if s.Cwd == "" || !s.Fresh || preset == rights.Yolo || cfg.Presets[preset].Preset == rights.Yolo || !cfg.Home.Owns(s.Cwd) {
+		return nil
+	}
+	return api.Invalid("cwd", "%s is out of bounds: it belongs to nexus itself", s.Cwd)
 }
 
 // checkModel finds a model or a provider that the child could not choose. No project's

@@ -31,7 +31,7 @@ func TestHomeOfAUsedServerIsPrivate(t *testing.T) {
 	s.call("/", "validate_code", `{"code":"package p","language":"go"}`)
 	s.call("/", "run_plan", `{"plan":{"tasks":[{"id":"a","type":"testing","description":"x"}]},"agents":["user"],"request_id":"P"}`)
 
-	for _, cwd := range []string{s.home, filepath.Dir(s.home)} {
+	for _, cwd := range []string{filepath.Dir(s.home)} {
 		for _, preset := range []string{"sandboxed", "trusted"} {
 			agent := "evil-" + filepath.Base(cwd) + "-" + preset
 			if answer := s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":%q,"cwd":%q,"preset":%q}`, agent, cwd, preset)); gjson.Get(answer, "error").Exists() {
@@ -60,14 +60,16 @@ func TestHomeOfAUsedServerIsPrivate(t *testing.T) {
 			}
 		}
 	}
-	for _, dir := range config.OwnDirs {
-		cwd := filepath.Join(s.home, dir)
-		if answer := s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"in-%s","cwd":%q,"preset":"sandboxed"}`, dir, cwd)); gjson.Get(answer, "error").Exists() {
-			t.Fatal(answer)
-		}
-		s.wantPrivate("in-"+dir, filepath.Join(cwd, "new"))
-		if sandbox.Supported() == nil {
-			s.send("in-"+dir, "run echo evil > new")
+	link := filepath.Join(s.cwd, "link")
+	if err := os.Symlink(s.home, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range append([]string{".", "sessions/.."}, config.OwnDirs...) {
+		for _, cwd := range []string{s.home + "/" + dir, link + "/" + dir} {
+			answer := s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"within","cwd":%q}`, filepath.Clean(cwd)))
+			if !strings.HasSuffix(gjson.Get(answer, "error.message").Str, "is out of bounds: it belongs to nexus itself") {
+				t.Errorf("%s: %s", cwd, answer)
+			}
 		}
 	}
 	s.end()

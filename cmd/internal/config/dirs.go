@@ -53,6 +53,26 @@ func (h Home) PlansDir() string { return h.Path(plansDir) }
 // CacheDir holds what checkers keep. The runner of one makes it.
 func (h Home) CacheDir() string { return h.Path(cacheDir) }
 
+// Owns reports whether a directory is the home itself, or in one of OwnDirs.
+func (h Home) Owns(dir string) bool {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return false
+	}
+	home, err := filepath.EvalSymlinks(string(h))
+	if err != nil {
+		return false
+	}
+	for _, own := range OwnDirs {
+		if at, err := filepath.EvalSymlinks(filepath.Join(home, own)); err == nil {
+			if _, in := safefile.Below(at, real); in {
+				return true
+			}
+		}
+	}
+	return real == home
+}
+
 // KeyPath is the file that holds the key of the server on that port.
 func (h Home) KeyPath(port int) string {
 	if port == DefaultPort {
