@@ -32,7 +32,7 @@ func asProgram(path, protocol, fault, dir string) []string {
 // it, and the next one goes on with the program's conversation and what was said.
 func TestProgramKilledInMidText(t *testing.T) {
 	path := fakeagent(t)
-	for _, protocol := range []string{"acp", "codex"} {
+	for _, protocol := range []string{"acp", "claude", "codex", "pi"} {
 		t.Run(protocol, func(t *testing.T) {
 			home := t.TempDir()
 			args := asProgram(path, protocol, "killed-in-turn", home)
@@ -100,7 +100,7 @@ func TestChildOfProgramKilled(t *testing.T) {
 // TestProgramAborted aborts a turn in which the program says nothing, and goes on.
 func TestProgramAborted(t *testing.T) {
 	path := fakeagent(t)
-	for _, protocol := range []string{"acp", "codex"} {
+	for _, protocol := range []string{"acp", "claude", "codex", "pi"} {
 		t.Run(protocol, func(t *testing.T) {
 			home := t.TempDir()
 			p := startChild(t, home, append(asProgram(path, protocol, "silent", home), "--session", "s")...)

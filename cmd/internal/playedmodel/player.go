@@ -22,7 +22,7 @@ const (
 	Long     = "PROBE-LONG"   // stream numbers for 20 s
 	Recall   = "PROBE-RECALL" // say the word of an earlier prompt, WordMark before it
 	WordMark = "PROBE-WORD-"
-	Run      = "PROBE-RUN" // call the tool for commands with [Command], and answer in one word then
+	Run      = "PROBE-RUN" // call the tool for commands with [Command], once in a conversation, and answer in one word then
 )
 
 // Command is what is run. It makes a file.

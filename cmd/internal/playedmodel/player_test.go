@@ -64,7 +64,7 @@ func TestDialects(t *testing.T) {
 					t.Errorf("no call: %s", got)
 				}
 				// As a history has it: the call, then its result.
-				if got := said(playedmodel.Run + " " + playedmodel.Command + " done"); strings.Contains(got, playedmodel.Made) {
+				if got := said(playedmodel.Run + " " + playedmodel.Command + " done " + playedmodel.Run); strings.Contains(got, playedmodel.Made) {
 					t.Errorf("a second call: %s", got)
 				}
 			})

@@ -101,7 +101,7 @@ func (r request) call(body string) *call {
 	if asked < 0 || asked < max(strings.LastIndex(body, Short), strings.LastIndex(body, Long), strings.LastIndex(body, Recall)) {
 		return nil
 	}
-	if strings.Contains(body[asked:], Made) { // it has been called
+	if strings.Contains(body, Made) { // it has been called; some programs repeat the prompt behind the call
 		return nil
 	}
 	for _, t := range flat(r.Tools) {

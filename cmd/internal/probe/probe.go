@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"nexus.internal/cmd/internal/playedmodel"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/proctree"
@@ -20,7 +22,7 @@ import (
 )
 
 const (
-	// openPatience is how long a protocol may take until the program takes prompts by it.
+	// openPatience is how long a protocol may take until the program takes prompts by it, of several that are tried.
 	openPatience = 20 * time.Second
 	// turnPatience bounds each turn.
 	turnPatience = 60 * time.Second
@@ -58,6 +60,7 @@ type probe struct {
 	model *playedmodel.Player
 	dir   string // of its own: home, work
 	card  *Card
+	known bool // the protocol is
 }
 
 // Run probes a program. The error says why nothing could be found out; what went wrong with a part
@@ -144,7 +147,11 @@ func (p *probe) ready(ctx context.Context, session string, again bool) (*agent, 
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, openPatience, fmt.Errorf("not ready in %s", openPatience))
+	patience := openPatience
+	if p.known {
+		patience = protocol.ProgramStartTimeout
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not ready in %s", patience))
 	defer cancel()
 	if _, err := next[protocol.Ready](ctx, a, nil); err != nil {
 		a.end()
@@ -164,7 +171,7 @@ type opened struct {
 // counts.
 func (p *probe) find(ctx context.Context) error {
 	protocols := protocol.ProgramProtocols()
-	if p.Program.Protocol != "" {
+	if p.known = p.Program.Protocol != ""; p.known {
 		protocols = []string{p.Program.Protocol}
 	}
 	p.trying("the protocols " + strings.Join(protocols, ", "))
@@ -205,6 +212,7 @@ func (p *probe) find(ctx context.Context) error {
 		p.card.Protocol, p.Program.Protocol, p.Program.Kind = name, name, name
 	}
 	if p.card.Protocol != "" {
+		p.known = true
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
@@ -324,14 +332,18 @@ func (p *probe) crash(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.card.KeepsPartialText = strings.Contains(string(page.Messages), "1 2 3 4")
-	said := again.prompt(ctx, "Which word was that? "+playedmodel.Recall, nil)
+	said, err := json.Marshal(t.text)
+	if err != nil {
+		return err
+	}
+	p.card.KeepsPartialText = len(t.text) > 0 && strings.Contains(string(page.Messages), string(said[1:len(said)-1]))
+	recalled := again.prompt(ctx, "Which word was that? "+playedmodel.Recall, nil)
 	state, err := ask(ctx, again, protocol.GetState{})
 	if err == nil && state.Program != nil {
 		p.card.Resumed, p.card.ResumeReason = state.Program.Resumed, state.Program.ResumeReason
 	}
-	p.card.RemembersAfterCrash = strings.Contains(said.text, mark)
-	return errors.Join(said.err, err)
+	p.card.RemembersAfterCrash = strings.Contains(recalled.text, mark)
+	return errors.Join(recalled.err, err)
 }
 
 // remains kills nexus-child in the middle of a turn and looks at what lives on.
