@@ -200,8 +200,11 @@ type geminiStream struct{ events }
 
 func (s geminiStream) part(text string, c *call, finish bool) object {
 	parts := []any{object{"text": text}}
-	if c != nil {
-		parts = append(parts, object{"functionCall": object{"name": c.name, "args": c.input}})
+	if c != nil { // alone: Gemini's program forgets a message with an empty part
+		parts = []any{object{"functionCall": object{"name": c.name, "args": c.input}}}
+		if text != "" {
+			parts = append([]any{object{"text": text}}, parts...)
+		}
 	}
 	candidate := object{"index": 0, "content": object{"role": "model", "parts": parts}}
 	if finish {
