@@ -20,7 +20,7 @@ const maxName = 64
 // that begins and ends as name does for the longest; "" if none is near. A name is near if at most a third of its
 // characters, and at least one, would have to be inserted, removed, replaced or
 // swapped with its neighbour. If none is near, it is the only one that begins with name, of
-// at least three bytes, or the only one with a word near to name, as default_model to modle.
+// at least three bytes, or the only one with a word near to name, as default_model to modell.
 // Upper and lower case are alike.
 func Nearest(name string, known []string) string {
 	if name == "" || len(name) > maxName {

@@ -27,7 +27,7 @@ func TestNearest(t *testing.T) {
 		{"model", "default_model"},
 		{"modes", "default_model"},
 		{"provide", "providers"}, // a whole name before a word
-		{"efault", ""}, // a word of two
+		{"efault", ""},           // a word of two
 		{strings.Repeat("n", 65), ""},
 	} {
 		if got := suggest.Nearest(tt.name, known); got != tt.want {

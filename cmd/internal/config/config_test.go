@@ -245,7 +245,7 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"a default model's name that is too long", `{"default_model":"local/` + strings.Repeat("m", 257) + `","providers":{"local":{"type":"openai","auth_method":"none"}}}`, `member "default_model" cannot be chosen: model: the name is 257 bytes long`},
 		{"no JSON", `{`, "config.json:1:2: "},
 		{"a misspelt member", "{\n  \"provders\": {}\n}", `config.json:2:3: member "provders" is not known; did you mean "providers"?`},
-		{"a misspelt word of a member", `{"modle":"offline"}`, `config.json:1:2: member "modle" is not known; did you mean "default_model"?`},
+		{"a misspelt word of a member", `{"modell":"offline"}`, `config.json:1:2: member "modell" is not known; did you mean "default_model"?`},
 		{"a wrong type, deep inside", "{\"providers\":{\n\t\"p\":{\"type\":\"openai\",\n\t\t\"models\":[{\"id\":\"a\"}, {\"id\":1}]}}}", `config.json:3:26: member "providers.p.models[1].id" must be a string, is the number 1`},
 		{"a member that is missing", "{\"providers\":\n {\"p\": {}}}", `config.json:2:3: member "providers.p.type" is missing`},
 		{"a member twice", "{\"limits\":{},\n\"limits\":{}}", `config.json:2:1: duplicate member`},

@@ -188,7 +188,7 @@ func TestEnds(t *testing.T) {
 			<-a.over // before anything is read
 		}, ErrLost},
 		"the other's end": {func(_, b *Conn) { b.t.Close() }, ErrReset},
-		"its silence":     {func(_, b *Conn) { b.heard.Unsubscribe(); b.sending.Lock() }, ErrSilent}, //nolint:staticcheck // it is frozen
+		"its silence":     {func(_, b *Conn) { b.heard.Unsubscribe(); b.sending.Lock() }, ErrSilent},
 		"its close":       {func(_, b *Conn) { b.Close() }, io.EOF},
 	} {
 		t.Run(name, func(t *testing.T) {
