@@ -70,11 +70,14 @@ func addChaos(app *cli.App) {
 }
 
 func (o chaosOptions) again(stage string) []string {
-	return append([]string{
+	args := []string{
 		"chaos", stage, "--dir", o.dir, "--minutes", strconv.FormatFloat(o.minutes, 'g', -1, 64), "--seed", strconv.FormatUint(o.seed, 10),
 		"--agents", strconv.Itoa(o.agents), "--keep=" + strconv.FormatBool(o.keep),
-		"--kind", o.kind, "--",
-	}, o.command...)
+	}
+	if o.kind == "" {
+		return args
+	}
+	return append(append(args, "--kind", o.kind, "--"), o.command...)
 }
 
 func (o chaosOptions) long() time.Duration { return time.Duration(o.minutes * float64(time.Minute)) }
