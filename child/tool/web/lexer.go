@@ -112,7 +112,7 @@ func (l *lexer) content() (token, bool) {
 			break
 		}
 		at += i + len("</")
-		if after := l.rest[at:]; len(after) > len(name) && strings.EqualFold(after[:len(name)], name) && strings.IndexByte(space+"/>", after[len(name)]) >= 0 {
+		if after := l.rest[at:]; len(after) > len(name) && lower(after[:len(name)]) == name && strings.IndexByte(space+"/>", after[len(name)]) >= 0 {
 			end = at - len("</")
 			break
 		}
@@ -133,7 +133,7 @@ const space = " \t\n\f\r"
 // tag is the beginning or the end of an element; false if the page ends within.
 func (l *lexer) tag() (t token, ok bool) {
 	l.rest, t.end = strings.CutPrefix(l.rest[1:], "/")
-	t.name = strings.ToLower(l.until(space + "/>"))
+	t.name = lower(l.until(space + "/>"))
 	var hasHref, hasAlt bool
 	for {
 		l.rest = strings.TrimLeft(l.rest, space)
@@ -152,12 +152,23 @@ func (l *lexer) tag() (t token, ok bool) {
 			continue
 		}
 		switch name, value := l.attribute(); {
-		case strings.EqualFold(name, "href") && !hasHref: // the first of a name counts
+		case !hasHref && lower(name) == "href": // the first of a name counts
 			t.href, hasHref = value, true
-		case strings.EqualFold(name, "alt") && !hasAlt:
+		case !hasAlt && lower(name) == "alt":
 			t.alt, hasAlt = value, true
 		}
 	}
+}
+
+// lower is a name in lower case: A to Z alone are other letters of a name.
+func lower(name string) string {
+	bytes := []byte(name)
+	for i, b := range bytes {
+		if 'A' <= b && b <= 'Z' {
+			bytes[i] = b | 0x20
+		}
+	}
+	return string(bytes)
 }
 
 // attribute is the attribute that the rest begins with.

@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,8 @@ func TestTokens(t *testing.T) {
 		"<script>if (a<b) '</p>'</script >x":  `<script "" "" false>|</script>|x`,
 		"<title>a<b>&amp;</title><svg/>":      `<title "" "" false>|a<b>&|</title>|<svg "" "" true>`,
 		"<a href=x/>t<a href = 'y' href=z />": `<a "x/" "" false>|t|<a "y" "" true>`,
+		"<AÓ>x<style>y</ſtyle></style>z":      "<aÓ \"\" \"\" false>|x|<style \"\" \"\" false>|</style>|z",
+		"<p a a=/>x<a href=x href=y/>":        `<p "" "" false>|x|<a "x" "" false>`,
 		"x<":                                  "x<",
 		"x</":                                 "x</",
 		"x<a href='":                          "x",
@@ -33,7 +36,8 @@ func TestTokens(t *testing.T) {
 
 // A page is taken apart as golang.org/x/net/html does, which a child does not link: it makes its
 // tables before main, in each child. Left out are entities, which the standard library reads
-// otherwise where they are wrong, and what browsers know of comments in scripts.
+// otherwise where they are wrong, what browsers know of comments in scripts, and values without
+// quotes that end with / (slashed).
 func FuzzTokens(f *testing.F) {
 	for _, s := range []string{
 		"<a href=x>t</a>", "<!--x--!>y-->z", "<!-->a", "<!--->b", "<p/ a=/>x", "<p a='>\"' b>x", "<title>&amp;<b></titlex></TITLE\n>", "</p a=b>x", "<p\n=a=b>", "<a =href=x>",
@@ -43,7 +47,7 @@ func FuzzTokens(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, page string) {
 		lower := strings.ToLower(page)
-		if strings.ContainsAny(page, "\r\x00&") || strings.Contains(lower, "<plaintext") || strings.Contains(lower, "<script") && strings.Contains(lower, "<!--") || lower != strings.ToLower(strings.ToValidUTF8(page, "")) {
+		if strings.ContainsAny(page, "\r\x00&") || strings.Contains(lower, "<plaintext") || strings.Contains(lower, "<script") && strings.Contains(lower, "<!--") || lower != strings.ToLower(strings.ToValidUTF8(page, "")) || slashed.MatchString(page) {
 			return
 		}
 		if diff := slices.Compare(oracle(page), web.Tokens(page)); diff != 0 {
@@ -51,6 +55,10 @@ func FuzzTokens(f *testing.F) {
 		}
 	})
 }
+
+// slashed finds <p a=b/>, whose / belongs to the value (HTML, 13.2.5.38). The oracle takes it for
+// the mark of an empty element if another attribute of that name stands before it.
+var slashed = regexp.MustCompile(`=[ \t\n\f]*[^ \t\n\f"'>][^ \t\n\f>]*/>|=[ \t\n\f]*/>`)
 
 // oracle is Tokens by golang.org/x/net/html.
 func oracle(page string) (all []string) {
