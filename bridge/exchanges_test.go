@@ -343,6 +343,14 @@ var exchanges = []exchange{
 		},
 	},
 	{
+		name: "node", row: "the machine that has the agent", status: 503, code: -32001, message: unavail, kind: "NODE_UNREACHABLE",
+		request: rpc("/agent/far", "get_model", "{}"), change: apart,
+	},
+	{
+		name: "quorum", row: "the machines do not agree", status: 503, code: -32001, message: unavail, kind: "NO_QUORUM",
+		request: rpc("/rpc", "create_agent", `{"agent_id":"disputed"}`), change: apart,
+	},
+	{
 		name: "timeout", row: "`timeout_s` exceeded", status: 200, code: -32000, message: "Execution timeout", kind: "TIMEOUT",
 		request: rpc("/agent/a", "send", `{"content":"hang","request_id":"r","timeout_s":0.01}`),
 	},
@@ -427,6 +435,13 @@ var exchanges = []exchange{
 		name: "unforeseen", row: "anything else", status: 200, code: -32603, message: "Internal error", kind: "INTERNAL_ERROR",
 		request: rpc("/rpc", "validate_code", `{"code":"unforeseen","language":"go"}`),
 	},
+}
+
+// apart is a server of a cluster whose other machine has the agent far, and is not reached.
+func apart(o *bridge.Options) {
+	c := newCluster("here", "there")
+	c.claims["far"], c.down["there"] = "there", true
+	o.Machines = &machine{c, "here"}
 }
 
 // much asks for a long answer.

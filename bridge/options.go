@@ -8,6 +8,7 @@ import (
 	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/events"
+	"nexus.internal/bridge/forward"
 	"nexus.internal/bridge/httpd"
 	"nexus.internal/bridge/logfile"
 	"nexus.internal/bridge/methods"
@@ -54,6 +55,8 @@ type Options struct {
 	Status Status
 	// Sessions knows which agents are saved. Required.
 	Sessions *sessions.Catalogue
+	// Machines are those of the cluster that the server is one of. Nil for a server alone.
+	Machines forward.Machines
 	// Keys are those that a client may present. Required.
 	Keys *auth.Keyring
 	Addr string // see [httpd.Options]. Required.

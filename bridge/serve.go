@@ -2,11 +2,14 @@ package bridge
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"nexus.internal/bridge/agents"
 	"nexus.internal/supervisor"
 )
 
@@ -30,8 +33,17 @@ func (s *Server) Draining() <-chan struct{} { return s.requests.Closing() }
 // first, what runs is cancelled next, and event streams end. Turns that do not heed
 // that end with the supervisor. It returns when no handler runs any more; nil unless listening
 // failed. ln is closed. Serve may be called once.
+//
+// A server of a cluster serves the connections of the other machines, too, and claims what is saved here.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	var err error // of the listener; to be read once ended is closed
+	beside, err := s.beginMachines()
+	if err != nil {
+		ln.Close()
+		s.drain()
+		s.agents.Close()
+		return err
+	}
+	defer beside()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -45,7 +57,31 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	s.drain()
 	<-ended
 	s.agents.Close()
-	return err
+	return err // of the listener
+}
+
+// beginMachines begins what a server of a cluster does beside serving clients. end waits for its end, after the drain.
+func (s *Server) beginMachines() (end func(), err error) {
+	if s.forward == nil {
+		return func() {}, nil
+	}
+	ln, err := s.o.Machines.Listen()
+	if err != nil {
+		return nil, fmt.Errorf("listen to other machines: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	work.Go(func() { agents.ClaimSaved(ctx, s.agents) })
+	work.Go(func() {
+		if err := s.http.ServeMachines(ln); err != nil {
+			s.log.Error("other machines cannot ask any more", zap.Error(err))
+		}
+	})
+	return func() {
+		cancel()
+		work.Wait()
+		s.forward.Close()
+	}, nil
 }
 
 // drain ends what the server does, in the order that Serve promises.

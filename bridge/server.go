@@ -12,6 +12,7 @@ import (
 	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/events"
+	"nexus.internal/bridge/forward"
 	"nexus.internal/bridge/httpd"
 	"nexus.internal/bridge/methods"
 	"nexus.internal/bridge/metrics"
@@ -32,7 +33,8 @@ type Server struct {
 	agents  *agents.Registry
 	plans   *plan.Runner
 	codes   auth.Codes
-	lines   *rpc.LineLimit // closed by http
+	forward *forward.Client // nil for a server alone
+	lines   *rpc.LineLimit  // closed by http
 
 	requests *rpc.DrainGroup // calls and plans under way: what a drain waits for
 }
@@ -46,15 +48,24 @@ func New(o Options) (*Server, error) {
 	o = o.withDefaults()
 	s := &Server{o: o, log: o.Log.Named("bridge"), requests: rpc.NewDrainGroup()}
 	var err error
+	var elsewhere interface {
+		rpc.Elsewhere
+		events.Elsewhere
+	}
+	var claims agents.Claims
+	if o.Machines != nil {
+		s.forward = forward.NewClient(o.Machines)
+		elsewhere, claims = s.forward, o.Machines
+	}
 	s.agents, err = agents.New(agents.Options{
-		Supervisor: o.Supervisor, Sessions: o.Sessions, Admission: o.Runtime, Store: o.Store, Host: s,
+		Supervisor: o.Supervisor, Sessions: o.Sessions, Admission: o.Runtime, Store: o.Store, Host: s, Claims: claims,
 		CommandTimeout: o.CommandTimeout, Log: s.log, Settings: o.Settings.Settings,
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.metrics = metrics.New(metrics.Options{Supervisor: o.Supervisor, Models: o.Status, Spares: o.Status, Version: o.Version})
-	s.router = rpc.NewRouter(rpc.Options{Access: s.agents.Access(), Metrics: s.metrics, Log: s.log, Trace: o.Trace, Audit: o.Audit})
+	s.router = rpc.NewRouter(rpc.Options{Access: s.agents.Access(), Metrics: s.metrics, Log: s.log, Trace: o.Trace, Audit: o.Audit, Elsewhere: elsewhere})
 	tasks := task.NewRunner(task.Options{Agents: s.agents, Dir: filepath.Join(o.PlansDir, "tasks"), Requests: s.requests, Log: s.log})
 	s.plans = plan.NewRunner(plan.Options{Agents: s.agents, Tasks: tasks, Dir: o.PlansDir, Requests: s.requests, Log: s.log})
 	methods.Register(s.router, methods.Options{
@@ -65,7 +76,7 @@ func New(o Options) (*Server, error) {
 	s.http, err = httpd.New(httpd.Options{
 		Router: s.router,
 		Events: events.New(events.Options{
-			Supervisor: o.Supervisor, Agents: s.agents.Access(), History: o.Store, Heartbeat: o.Heartbeat, Log: s.log,
+			Supervisor: o.Supervisor, Agents: s.agents.Access(), History: o.Store, Elsewhere: elsewhere, Heartbeat: o.Heartbeat, Log: s.log,
 		}),
 		Requests: s.requests, Keys: o.Keys, Budget: rpc.NewBudget(rpc.DefaultBudget, rpc.DefaultKeyBudget), Codes: &s.codes, Signatures: o.Signatures, Probe: o.Probe,
 		Addr: o.Addr, Version: o.Version, Metrics: s.metrics, Log: o.Log, Lines: s.lines,

@@ -44,6 +44,7 @@ func (r *Registry) remove(ctx context.Context, id string) (created []string, err
 			r.log.Warn("agent destroyed, its file is still there", zap.String("agent", id), zap.Error(err))
 		}
 	}
+	release(ctx, r, id)
 	return r.Created(id), nil
 }
 

@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -95,6 +96,7 @@ func (r *Registry) removeLast(id string) {
 	if err := r.o.Sessions.RemoveTemp(id); err != nil {
 		r.log.Warn("remove the session that was the last one", zap.String("agent", id), zap.Error(err))
 	}
+	release(context.Background(), r, id)
 }
 
 // write puts the name into the home. l.mu is held.

@@ -60,6 +60,8 @@ type Options struct {
 	Admission Admission
 	// Store is what is kept of agents beside their sessions. Required.
 	Store Store
+	// Claims say which machine has an agent. Nil where there is one machine alone.
+	Claims Claims
 	// Host answers what the agents ask for by host_call. It is not asked before New has
 	// returned. Nil refuses all.
 	Host supervisor.Host

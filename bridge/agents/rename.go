@@ -47,6 +47,10 @@ func (r *Registry) Rename(ctx context.Context, old, name string) error {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // half of it would be an agent that is gone
+	if err := claimSession(ctx, r, name); err != nil {
+		return err
+	}
+	defer func() { release(ctx, r, old); release(ctx, r, name) }() // that of the two which is not there
 	now := old
 	_, err = r.o.Supervisor.Agent(old)
 	runs := err == nil

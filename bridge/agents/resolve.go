@@ -31,8 +31,24 @@ func (r *Registry) Resolve(ctx context.Context, id string) (*supervisor.Agent, e
 	return r.start(ctx, api.CreateAgentParams{AgentID: &id}, parent{})
 }
 
-// start launches the agent that p asks for. The lock of its id is held.
+// start claims and launches the agent that p asks for. The lock of its id is held.
 func (r *Registry) start(ctx context.Context, p api.CreateAgentParams, up parent) (*supervisor.Agent, error) {
+	err := claim(ctx, r, *p.AgentID)
+	if e, ok := errors.AsType[*ClaimedError](err); ok {
+		err = e.apiError()
+	}
+	if err != nil {
+		return nil, err
+	}
+	a, err := launch(ctx, r, p, up)
+	if err != nil {
+		release(ctx, r, *p.AgentID)
+	}
+	return a, err
+}
+
+// launch launches an agent that is claimed.
+func launch(ctx context.Context, r *Registry, p api.CreateAgentParams, up parent) (*supervisor.Agent, error) {
 	s, err := r.spec(p, up)
 	if err != nil {
 		return nil, err
@@ -77,14 +93,18 @@ func rollback(saved *sessions.Catalogue, id string) error {
 	return nil
 }
 
-// FreeID makes an id that nobody uses: 8 hexadecimal digits, or of a temporary agent .1, .2 and so on.
+// FreeID makes an id that nobody uses: 8 hexadecimal digits, or of a temporary agent .1, .2 and so on. Several
+// machines would take the same of these, so their temporary agents have digits, too.
 func (r *Registry) FreeID(temporary bool) string {
 	for {
 		id := fmt.Sprintf("%08x", rand.Uint32())
-		if temporary {
+		switch {
+		case temporary && r.o.Claims != nil:
+			id = "." + id
+		case temporary:
 			id = fmt.Sprintf(".%d", r.temps.Add(1))
 		}
-		if _, err := r.o.Supervisor.Agent(id); err != nil && !r.o.Sessions.There(id) {
+		if _, err := r.o.Supervisor.Agent(id); err != nil && !r.o.Sessions.There(id) && !claimed(r, id) {
 			return id
 		}
 	}

@@ -52,6 +52,10 @@ func load(
 		if err := r.SaveNarrowed(ctx, name); err != nil {
 			return nil, false, err
 		}
+		if err := claimSession(ctx, r, id); err != nil {
+			return nil, false, err
+		}
+		defer release(ctx, r, id) // if nothing comes of it
 		r.replaced(id)
 		if err := r.o.Sessions.CloneBefore(name, id, before); err != nil {
 			return nil, false, err
@@ -102,6 +106,10 @@ func (r *Registry) Clone(ctx context.Context, src, dest string) error {
 	if err := r.SaveNarrowed(ctx, src); err != nil {
 		return err
 	}
+	if err := claimSession(ctx, r, dest); err != nil {
+		return err
+	}
+	defer release(ctx, r, dest) // if nothing comes of it
 	r.replaced(dest)
 	return r.o.Sessions.Clone(src, dest)
 }
@@ -136,6 +144,7 @@ func (r *Registry) DeleteSession(ctx context.Context, name string) (deleted bool
 	}
 	r.replaced(name)
 	err = r.o.Sessions.Delete(name)
+	release(ctx, r, name)
 	if errors.Is(err, sessions.ErrNotFound) {
 		return false, nil
 	}

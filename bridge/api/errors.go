@@ -11,12 +11,15 @@ type ErrorKind string
 
 // The kinds of errors that a method gives.
 const (
-	KindInvalidParams             ErrorKind = "INVALID_PARAMS"
-	KindMethodNotFound            ErrorKind = "METHOD_NOT_FOUND"
-	KindNotPermitted              ErrorKind = "NOT_PERMITTED"
-	KindServerDraining            ErrorKind = "SERVER_DRAINING"
-	KindResponseTooLarge          ErrorKind = "RESPONSE_TOO_LARGE"
-	KindInternalError             ErrorKind = "INTERNAL_ERROR"
+	KindInvalidParams    ErrorKind = "INVALID_PARAMS"
+	KindMethodNotFound   ErrorKind = "METHOD_NOT_FOUND"
+	KindNotPermitted     ErrorKind = "NOT_PERMITTED"
+	KindServerDraining   ErrorKind = "SERVER_DRAINING"
+	KindResponseTooLarge ErrorKind = "RESPONSE_TOO_LARGE"
+	KindInternalError    ErrorKind = "INTERNAL_ERROR"
+	// Of a cluster of machines.
+	KindNodeUnreachable           ErrorKind = "NODE_UNREACHABLE"
+	KindNoQuorum                  ErrorKind = "NO_QUORUM"
 	KindAgentExists               ErrorKind = "AGENT_EXISTS"
 	KindAgentNotFound             ErrorKind = "AGENT_NOT_FOUND"
 	KindAgentRunning              ErrorKind = "AGENT_RUNNING"
@@ -88,6 +91,8 @@ var Errors = map[ErrorKind]ErrorRow{
 	KindServerDraining:            {503, jsonrpc.CodeUnavailable, unavailable},
 	KindResponseTooLarge:          {200, jsonrpc.CodeServerError, "Response too large"},
 	KindInternalError:             {200, jsonrpc.CodeInternalError, "Internal error"},
+	KindNodeUnreachable:           {503, jsonrpc.CodeUnavailable, unavailable},
+	KindNoQuorum:                  {503, jsonrpc.CodeUnavailable, unavailable},
 	KindAgentExists:               {200, jsonrpc.CodeInvalidParams, "Agent already exists"},
 	KindAgentNotFound:             {404, jsonrpc.CodeInvalidParams, "Agent not found"},
 	KindAgentRunning:              {200, jsonrpc.CodeUnavailable, unavailable},
@@ -127,7 +132,7 @@ const unavailable = "Resource unavailable"
 // CommonErrors are those that any method gives.
 var CommonErrors = []ErrorKind{
 	KindInvalidParams, KindMethodNotFound, KindNotPermitted, KindRateLimited, KindServerDraining, KindResponseTooLarge,
-	KindTooManyFiles, KindInternalError,
+	KindTooManyFiles, KindInternalError, KindNodeUnreachable, KindNoQuorum,
 }
 
 // Errors that several methods share.

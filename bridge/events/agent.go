@@ -25,6 +25,9 @@ func (s *Streams) serveAgent(ctx context.Context, r Request, q query, to rpc.Wri
 		return refused, ""
 	}
 	defer leave()
+	if machine, ok := s.owner(r); ok {
+		return s.relay(ctx, machine, r, q, to)
+	}
 	if err := s.o.Agents.CheckStart(r.By, r.Agent, false); err != nil {
 		return new(rpc.ToError(err).With(http.StatusForbidden)), ""
 	}

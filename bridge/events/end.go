@@ -12,7 +12,7 @@ import (
 	"nexus.internal/supervisor"
 )
 
-// Why a stream of events ends. The client is sent all but the last two.
+// Why a stream of events ends. The client is sent all but the last three.
 const (
 	endSlow     = "slow"     // it fell too far behind
 	endRemoved  = "removed"  // the agent was destroyed
@@ -21,6 +21,7 @@ const (
 	endTooMany  = "crowded"  // of a stream of all agents: there are more than maxNames
 	endUnread   = "unread"   // it did not take a batch in time, or broke the connection
 	endLeft     = "left"     // it closed the connection
+	endRelayed  = "relayed"  // the machine that has the agent ended it, or is not reached any more
 )
 
 // endOf is why a stream ended with err.
@@ -48,7 +49,7 @@ func endOf(ctx context.Context, err error) string {
 func end(out *rpc.Stream, reason, after string) {
 	e := protocol.StreamEnd{Reason: reason}
 	switch reason {
-	case endUnread, endLeft:
+	case endUnread, endLeft, endRelayed:
 		return
 	case endSlow, endDraining, endTooMany:
 		e.After = jsontext.Value(after)

@@ -47,6 +47,8 @@ type Options struct {
 	History History
 	// Heartbeat is how long a stream may be quiet. Required.
 	Heartbeat time.Duration
+	// Elsewhere follows the events of agents that other machines have. Nil if there are none.
+	Elsewhere Elsewhere
 	// Log gets a line where History cannot be read. Required.
 	Log *zap.Logger
 }
@@ -67,7 +69,10 @@ func New(o Options) *Streams {
 type Request struct {
 	By rpc.Principal
 	// Agent is whose events are wanted; "" for those of all agents.
-	Agent string
+	Agent     string
+	RequestID string // of HTTP
+	// Forwarded says that another machine has passed the request on: it goes nowhere else.
+	Forwarded bool
 	// LastEventID is the header of that name, which wins over the parameter after: a
 	// browser's EventSource repeats the URL and says in the header how far it got.
 	LastEventID string

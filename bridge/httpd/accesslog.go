@@ -73,6 +73,9 @@ func (s *Server) logRequest(x *request, status int, read, sent int64) {
 		at = zapcore.WarnLevel // it was refused
 	}
 	line := append(fields(one, data), zap.String("request_id", x.id), zap.String("key", grant.ID), zap.String("key_name", grant.Name))
+	if x.machine != "" {
+		line = append(line, zap.String("machine", x.machine))
+	}
 	if x.trace != (tracing.Parent{}) {
 		line = append(line, zap.String("trace_id", x.trace.ID()))
 	}

@@ -21,7 +21,7 @@ func (s *Server) serveEvents(x *request, agent, query string) {
 		return
 	}
 	refused, ended := s.o.Events.Serve(x.r.Context(), events.Request{
-		By: x.by, Agent: agent, LastEventID: x.r.Header.Get("Last-Event-ID"), Query: values,
+		By: x.by, Agent: agent, RequestID: x.id, Forwarded: x.machine != "", LastEventID: x.r.Header.Get("Last-Event-ID"), Query: values,
 	}, s.stream(x))
 	switch {
 	case refused != nil:

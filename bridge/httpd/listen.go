@@ -52,11 +52,19 @@ func Listen(host string, port int) (net.Listener, error) {
 // clients may take to receive the last answers.
 const closeTimeout = time.Second
 
-// newServer returns what serves the connections of a listener; cancel ends the contexts of
-// all requests.
-func (s *Server) newServer() (server *http.Server, cancel context.CancelCauseFunc) {
+// newServers makes what serves the connections of clients, and those of other machines.
+func (s *Server) newServers() {
 	base, cancel := context.WithCancelCause(context.Background())
-	return &http.Server{
+	s.cancel = cancel
+	s.machines = &http.Server{
+		Handler:                      http.HandlerFunc(s.serveMachine),
+		DisableGeneralOptionsHandler: true,
+		ReadTimeout:                  s.o.ReadTimeout,
+		IdleTimeout:                  s.o.IdleTimeout,
+		ErrorLog:                     zap.NewStdLog(s.log.Named("machines")),
+		BaseContext:                  func(net.Listener) context.Context { return base },
+	}
+	s.server = &http.Server{
 		Handler:                      s,
 		DisableGeneralOptionsHandler: true,
 		ReadTimeout:                  s.o.ReadTimeout,
@@ -70,7 +78,7 @@ func (s *Server) newServer() (server *http.Server, cancel context.CancelCauseFun
 				one.limiter.setState(one, state)
 			}
 		},
-	}, cancel
+	}
 }
 
 // Serve serves the connections of ln until Stop, or until ln is closed by another, which is
@@ -103,8 +111,10 @@ func (s *Server) Stop(cause error) {
 	s.cancel(cause)
 	closed, done := context.WithTimeout(context.Background(), closeTimeout)
 	defer done()
-	if err := s.server.Shutdown(closed); err != nil {
-		_ = s.server.Close() // connections that say nothing are cut
+	for _, server := range []*http.Server{s.server, s.machines} {
+		if err := server.Shutdown(closed); err != nil {
+			_ = server.Close() // connections that say nothing are cut
+		}
 	}
 	<-s.handlers.Empty()
 	lingered, over := context.WithTimeout(context.Background(), closeTimeout)

@@ -35,6 +35,8 @@ type request struct {
 	// body alone can show that it is known.
 	by  rpc.Principal
 	key auth.Key
+	// machine is the one that has passed the request on; "" if a client has sent it.
+	machine string
 	// probe says that the server asks itself: see Options.Probe.
 	probe bool
 	// whole says that there is no more of the body to read.
@@ -45,6 +47,22 @@ type request struct {
 	headers int // how many of values are used
 	// share is what the calls hold of the server's Budget; nil if they need none.
 	share *rpc.Share
+}
+
+// newRequest is a request that has arrived, where its path leads, and its query.
+func newRequest(w http.ResponseWriter, r *http.Request) (x *request, to route, query string) {
+	path, query, _ := strings.Cut(r.RequestURI, "?")
+	to = parseRoute(r.Method, path)
+	x = &request{w: w, r: r, rc: http.NewResponseController(w), id: httpRequestID(r.Header), start: time.Now(), to: to.kind}
+	if parents := r.Header.Values("Traceparent"); len(parents) == 1 {
+		if parent, ok := tracing.Parse(parents[0]); ok {
+			x.r, x.trace = r.WithContext(tracing.With(r.Context(), parent)), parent
+		}
+	}
+	x.whole = r.ContentLength == 0
+	x.set("X-Request-Id", x.id)
+	x.set("Cache-Control", "no-store")
+	return x, to, query
 }
 
 // set sets a header of the answer, by its canonical name.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -17,7 +16,6 @@ import (
 	"nexus.internal/bridge/limit"
 	"nexus.internal/bridge/openrpc"
 	"nexus.internal/bridge/rpc"
-	"nexus.internal/protocol/tracing"
 )
 
 // Server is the HTTP side of the façade, as an http.Handler and as an actor.
@@ -33,8 +31,9 @@ type Server struct {
 	handlers  *rpc.DrainGroup // everything in ServeHTTP: what Stop joins
 	drained   *rpc.DrainGroup // the calls that are allowed while the server drains
 
-	server *http.Server
-	cancel context.CancelCauseFunc // of what the requests' contexts are made of
+	server   *http.Server
+	machines *http.Server            // for other machines
+	cancel   context.CancelCauseFunc // of what the requests' contexts are made of
 }
 
 // New returns a Server that serves at once. It fails if Addr is not on loopback.
@@ -52,7 +51,7 @@ func New(o Options) (*Server, error) {
 	s.keyless = make(chan struct{}, maxKeyless)
 	s.Reload(o.Access)
 	s.conns = newConnLimiter(o.MaxUnauthenticated, o.IdleTimeout)
-	s.server, s.cancel = s.newServer()
+	s.newServers()
 	return s, nil
 }
 
@@ -78,18 +77,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.handling(true)
 		defer c.handling(false)
 	}
-	path, query, _ := strings.Cut(r.RequestURI, "?")
-	to := parseRoute(r.Method, path)
-	x := &request{w: w, r: r, rc: http.NewResponseController(w), id: httpRequestID(r.Header), start: time.Now(), to: to.kind}
-	if parents := r.Header.Values("Traceparent"); len(parents) == 1 {
-		if parent, ok := tracing.Parse(parents[0]); ok {
-			x.r, x.trace = r.WithContext(tracing.With(r.Context(), parent)), parent
-		}
-	}
-	x.whole = r.ContentLength == 0
+	x, to, query := newRequest(w, r)
 	defer s.account(x)()
-	x.set("X-Request-Id", x.id)
-	x.set("Cache-Control", "no-store")
 	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
 		// net/http has dropped a Content-Length beside chunks, and a Transfer-Encoding in
 		// HTTP/1.0: whoever ended the body by those would see another request behind

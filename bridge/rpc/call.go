@@ -45,6 +45,8 @@ type Call struct {
 	By    Principal
 	// RequestID is that of the HTTP request; "" for a host call.
 	RequestID string
+	// Forwarded says that another machine has passed the call on, for it is this machine's: it goes nowhere else.
+	Forwarded bool
 	// Share is what the call's request holds of the Budget; nil for a full key, and for a host call.
 	Share *Share
 	// Incarnation is what the log says; a handler sets it where it knows.

@@ -147,6 +147,9 @@ func drained(data *jsonrpc.ErrorData, outcome supervisor.Outcome) {
 // table is the one that turns errors into codes (SPEC §6.2). What an error of ours says of
 // itself goes before what it wraps.
 func table(err error) Error {
+	if e, ok := errors.AsType[*RemoteError](err); ok {
+		return e.Answer
+	}
 	if e, ok := errors.AsType[*api.ParamError](err); ok {
 		return Refuse(200, jsonrpc.CodeInvalidParams, e.Problem, api.KindInvalidParams, e.Hint, "Correct the parameters and send it again.")
 	}

@@ -38,6 +38,8 @@ type Options struct {
 	Access  Access           // required
 	Metrics *metrics.Metrics // required
 	Log     *zap.Logger      // required
+	// Elsewhere answers for the agents of other machines. Nil if there are none.
+	Elsewhere Elsewhere
 	// Trace begins a span for each call. Nil begins none.
 	Trace tracing.Start
 	// Audit gets a line for each call that changes something; it is not closed. Nil records
@@ -163,15 +165,15 @@ func (r *Router) Serve(ctx context.Context, c *Call, out *Stream) (*jsonrpc.Resp
 	return response, record
 }
 
-// run admits a call, decodes its parameters and calls its handler. A panic in it is its own
-// failure and nobody else's.
+// run admits a call, decodes its parameters and calls its handler, or has the machine answer that
+// has its agent. A panic in it is its own failure and nobody else's.
 func (r *Router) run(ctx context.Context, c *Call, out *Stream) (value any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	method, err := r.admit(ctx, c)
+	method, machine, err := r.admit(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -180,25 +182,28 @@ func (r *Router) run(ctx context.Context, c *Call, out *Stream) (value any, err 
 		return nil, err
 	}
 	r.writeAudit(c, statusBegun, 0)
+	if machine != "" {
+		return r.o.Elsewhere.Call(ctx, machine, c, out)
+	}
 	return method.run(ctx, c, params, out)
 }
 
 // admit checks what comes before the parameters' values: that there is such an agent,
 // running or saved, and such a method, that the principal may call it, and that the
-// parameters are named.
-func (r *Router) admit(ctx context.Context, c *Call) (route, error) {
+// parameters are named. If another machine is to answer, that is named: it looks for the agent, too.
+func (r *Router) admit(ctx context.Context, c *Call) (method route, machine string, err error) {
 	method, ok := r.methods[c.Request.Method]
 	if c.By.Agent != nil {
 		if !ok || method.row.Agents == api.NoAgent {
-			return route{}, api.Denied("an agent cannot ask for %s", ClipName(c.Request.Method))
+			return route{}, "", api.Denied("an agent cannot ask for %s", ClipName(c.Request.Method))
 		}
 		target, params, err := splitTarget(method.row, c.Request.Params)
 		if err != nil {
-			return route{}, err
+			return route{}, "", err
 		}
 		c.Agent, c.Request.Params = target, params
 		if err := r.o.Access.Permit(ctx, c, method.row); err != nil {
-			return route{}, err
+			return route{}, "", err
 		}
 		if method.row.Scope == api.Global {
 			c.Agent = ""
@@ -207,22 +212,24 @@ func (r *Router) admit(ctx context.Context, c *Call) (route, error) {
 	scope := api.Global
 	if c.Agent != "" {
 		scope = api.Agent
-		if err := r.o.Access.Find(c.Agent); err != nil {
-			return route{}, err
+		if machine = r.owner(c); machine == "" {
+			if err := r.o.Access.Find(c.Agent); err != nil {
+				return route{}, "", err
+			}
 		}
 	}
 	if !ok || method.row.Scope != scope && method.row.Scope != api.Both {
-		return route{}, unknownMethod(c.Request.Method, scope, ok)
+		return route{}, "", unknownMethod(c.Request.Method, scope, ok)
 	}
 	if c.By.Agent == nil {
 		if err := r.o.Access.Permit(ctx, c, method.row); err != nil {
-			return route{}, err
+			return route{}, "", err
 		}
 	}
 	if c.Request.Positional {
-		return route{}, &api.ParamError{Problem: "Invalid params: want an object, have an array"}
+		return route{}, "", &api.ParamError{Problem: "Invalid params: want an object, have an array"}
 	}
-	return method, nil
+	return method, machine, nil
 }
 
 // encode writes a result; a jsontext.Value is one already.

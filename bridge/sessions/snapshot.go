@@ -105,6 +105,16 @@ func (c *Catalogue) listed() ([]saved, error) {
 	return c.list()
 }
 
+// Names are the names of all sessions, in any order.
+func Names(c *Catalogue) ([]string, error) {
+	all, err := c.listed()
+	names := make([]string, len(all))
+	for i, one := range all {
+		names[i] = one.id
+	}
+	return names, err
+}
+
 // list are the sessions. No change is under way.
 func (c *Catalogue) list() (all []saved, err error) {
 	entries, err := os.ReadDir(c.layout.Named)

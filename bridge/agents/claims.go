@@ -1,0 +1,141 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/sessions"
+	"nexus.internal/protocol/ratelimit"
+)
+
+// Claims say which machine of a cluster has an agent. Of each name one machine has it, running or saved. It is safe for
+// concurrent use.
+type Claims interface {
+	// Self is the name of this machine.
+	Self() string
+	// Owner is the machine that has claimed an agent, as it is known here; ok is false if none has.
+	Owner(agent string) (machine string, ok bool)
+	// Owned are the agents that this machine has claimed.
+	Owned() []string
+	// Claim makes an agent this machine's if no machine has it, and returns whose it is now.
+	Claim(ctx context.Context, agent string) (owner string, err error)
+	// Release gives up this machine's claim; it is no error if it has none.
+	Release(ctx context.Context, agent string) error
+}
+
+// ClaimedError says that another machine has an agent, or a session, of that name.
+type ClaimedError struct{ Agent, Machine string }
+
+func (e *ClaimedError) Error() string {
+	return fmt.Sprintf("the machine %s has an agent %s", e.Machine, e.Agent)
+}
+
+// apiError is the error of an agent that is to be started.
+func (e *ClaimedError) apiError() error {
+	return &api.Error{
+		Kind: api.KindAgentExists, About: e.Agent, Details: e.Error(), Err: e,
+		Suggestions: []string{"Send it again: that machine answers. Or use another name."},
+	}
+}
+
+// claim makes an agent this machine's. The error is a *ClaimedError, or NO_QUORUM. The lock of its id is held.
+func claim(ctx context.Context, r *Registry, id string) error {
+	if r.o.Claims == nil {
+		return nil
+	}
+	self := r.o.Claims.Self()
+	owner, known := r.o.Claims.Owner(id)
+	if !known {
+		var err error
+		if owner, err = r.o.Claims.Claim(context.WithoutCancel(ctx), id); err != nil {
+			return &api.Error{
+				Kind: api.KindNoQuorum, Details: fmt.Sprintf("which machine is to have %s is not agreed on, and nothing was accepted: %v", id, err), Err: err,
+				Suggestions: []string{"Send it again when a majority of the machines is there."},
+			}
+		}
+	}
+	if owner != self {
+		return &ClaimedError{Agent: id, Machine: owner}
+	}
+	return nil
+}
+
+// claimed reports whether any machine is known to have an agent of that name.
+func claimed(r *Registry, id string) bool {
+	if r.o.Claims == nil {
+		return false
+	}
+	_, known := r.o.Claims.Owner(id)
+	return known
+}
+
+// claimSession is claim for the name of a session that is to be written.
+func claimSession(ctx context.Context, r *Registry, name string) error {
+	err := claim(ctx, r, name)
+	if _, ok := errors.AsType[*ClaimedError](err); ok {
+		return &sessions.Error{Name: name, Err: fmt.Errorf("%w: %w", sessions.ErrExists, err)}
+	}
+	return err
+}
+
+// release gives up the claim on an agent of which nothing is left. The lock of its id is held.
+func release(ctx context.Context, r *Registry, id string) {
+	if r.o.Claims == nil {
+		return
+	}
+	if _, err := r.o.Supervisor.Agent(id); err == nil || r.o.Sessions.There(id) {
+		return
+	}
+	if err := r.o.Claims.Release(context.WithoutCancel(ctx), id); err != nil {
+		r.log.Warn("an agent that is gone stays claimed until the server's next start", zap.String("agent", id), zap.Error(err))
+	}
+}
+
+// claimAgain is how long after one that failed the claims of what is saved are tried again.
+const claimAgain = time.Second
+
+// ClaimSaved claims each session that is saved here, and gives up the claims on what is gone, as an earlier server has left it. It returns
+// when that is done, or ctx ends.
+func ClaimSaved(ctx context.Context, r *Registry) {
+	if r.o.Claims == nil {
+		return
+	}
+	for claimSaved(ctx, r) != nil && ratelimit.Sleep(ctx, claimAgain) == nil {
+	}
+}
+
+func claimSaved(ctx context.Context, r *Registry) error {
+	names, err := sessions.Names(r.o.Sessions)
+	if err != nil {
+		r.log.Warn("claim what is saved", zap.Error(err))
+		return err
+	}
+	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		unlock := r.locks.Lock(name)
+		var failed error
+		if r.o.Sessions.There(name) {
+			failed = claim(ctx, r, name)
+		}
+		unlock()
+		if claimed, ok := errors.AsType[*ClaimedError](failed); ok {
+			r.log.Warn("another machine has a session of that name: what is asked of it goes there", zap.String("agent", name), zap.String("machine", claimed.Machine))
+		} else if failed != nil {
+			r.log.Info("claim what is saved; it is tried again", zap.Error(failed))
+			return failed
+		}
+	}
+	for _, id := range r.o.Claims.Owned() {
+		unlock := r.locks.Lock(id)
+		release(ctx, r, id)
+		unlock()
+	}
+	return nil
+}

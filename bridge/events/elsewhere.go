@@ -1,0 +1,79 @@
+package events
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"nexus.internal/bridge/rpc"
+)
+
+// Elsewhere follows the events of agents that other machines of a cluster have. It is safe for concurrent use.
+type Elsewhere interface {
+	// Owner is the other machine that has an agent; ok is false if none is known to.
+	Owner(agent string) (machine string, ok bool)
+	// Events asks a machine for what r asks for; ctx ends the answer, too. An error that the machine answers with is a
+	// *rpc.RemoteError.
+	Events(ctx context.Context, machine string, r Request) (Blocks, error)
+}
+
+// Blocks is an answer of server-sent events.
+type Blocks interface {
+	// Next waits for events, and returns one or more of them, each whole. io.EOF follows the last one.
+	Next() ([]byte, error)
+	Close() error
+}
+
+// owner is the other machine that is to answer a request.
+func (s *Streams) owner(r Request) (machine string, ok bool) {
+	if s.o.Elsewhere == nil || r.Forwarded {
+		return "", false
+	}
+	return s.o.Elsewhere.Owner(r.Agent)
+}
+
+// relay passes on what another machine answers, until that ends. Where the machine is not reached any more, the stream ends without an
+// event end, as one of a server that is gone.
+func (s *Streams) relay(ctx context.Context, machine string, r Request, q query, to rpc.Writer) (refused *rpc.Error, ended string) {
+	from, err := s.o.Elsewhere.Events(ctx, machine, r)
+	if err != nil {
+		return new(rpc.ToError(err)), ""
+	}
+	defer from.Close()
+	out := rpc.NewStream(to, s.o.Heartbeat)
+	after := q.position
+	for {
+		events, err := from.Next()
+		if err == nil {
+			after = lastID(events, after)
+			err = out.Send(events)
+		}
+		switch {
+		case ctx.Err() != nil: // the server, the key or the client has ended
+			ended = endOf(ctx, ctx.Err())
+			if ended == endRevoked || after != "" {
+				end(out, ended, after)
+			}
+			return nil, ended
+		case errors.Is(err, rpc.ErrSlowClient):
+			return nil, endUnread
+		case err != nil:
+			return nil, endRelayed
+		}
+	}
+}
+
+// lastID is the id of the last event that has one, else before.
+func lastID(events []byte, before string) string {
+	const field = "\nid: "
+	at := bytes.LastIndex(events, []byte(field))
+	if at >= 0 {
+		at++
+	} else if !bytes.HasPrefix(events, []byte(field[1:])) {
+		return before
+	} else {
+		at = 0
+	}
+	id, _, _ := bytes.Cut(events[at+len(field)-1:], []byte("\n"))
+	return string(id)
+}

@@ -1,0 +1,203 @@
+package forward
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/events"
+	"nexus.internal/bridge/rpc"
+	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/tracing"
+)
+
+const (
+	// maxAnswer bounds the answer to one call, in bytes.
+	maxAnswer = 64 << 20
+	// maxIdle is how many connections to one machine are kept when nothing is asked of it, idleTimeout how long.
+	maxIdle     = 8
+	idleTimeout = time.Minute
+)
+
+// Client has calls answered by other machines.
+type Client struct {
+	machines  Machines
+	transport *http.Transport
+}
+
+var (
+	_ rpc.Elsewhere    = (*Client)(nil)
+	_ events.Elsewhere = (*Client)(nil)
+)
+
+// NewClient returns a Client. Close must follow.
+func NewClient(machines Machines) *Client {
+	return &Client{machines: machines, transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			machine, _, err := net.SplitHostPort(address)
+			if err != nil {
+				return nil, err
+			}
+			c, err := machines.Dial(ctx, machine)
+			if err != nil {
+				return nil, &dialError{err}
+			}
+			return c, nil
+		},
+		DisableCompression: true, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: idleTimeout,
+	}}
+}
+
+// Close closes the connections, once nothing is asked any more.
+func (f *Client) Close() { f.transport.CloseIdleConnections() }
+
+// Owner is the other machine that has an agent; ok is false if none is known to.
+func (f *Client) Owner(agent string) (machine string, ok bool) {
+	machine, ok = f.machines.Owner(agent)
+	return machine, ok && machine != f.machines.Self()
+}
+
+// dialError says that there was no connection, so that nothing was asked.
+type dialError struct{ err error }
+
+func (e *dialError) Error() string { return e.err.Error() }
+func (e *dialError) Unwrap() error { return e.err }
+
+// unreachable is the error of a machine that has not answered.
+func unreachable(machine string, err error) error {
+	e := &api.Error{
+		Kind: api.KindNodeUnreachable, Details: fmt.Sprintf("the machine %s, which has the agent, is not reached, and nothing was accepted: %v", machine, err), Err: err,
+		Suggestions: []string{"Send it again when the machine is back."},
+	}
+	if _, ok := errors.AsType[*dialError](err); !ok {
+		e.Details = fmt.Sprintf("the machine %s, which has the agent, is not reached any more; whether it goes on with the request is not known: %v", machine, err)
+		e.Suggestions = []string{"When the machine is back, a send with the same request_id tells how it ended."}
+	}
+	return e
+}
+
+// ask sends a request to a machine. The error is NODE_UNREACHABLE, or that of ctx.
+func (f *Client) ask(ctx context.Context, machine string, r *http.Request) (*http.Response, error) {
+	if trace := tracing.From(ctx); trace != (tracing.Parent{}) {
+		r.Header.Set("Traceparent", trace.String())
+	}
+	response, err := f.transport.RoundTrip(r)
+	switch {
+	case err == nil:
+		return response, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	return nil, unreachable(machine, err)
+}
+
+// Call implements [rpc.Elsewhere].
+func (f *Client) Call(ctx context.Context, machine string, c *rpc.Call, out *rpc.Stream) (jsontext.Value, error) {
+	body, err := jsonrpc.AppendRequest(make([]byte, 0, len(c.Request.Params)+256), c.Request)
+	if err != nil {
+		return nil, fmt.Errorf("forward a call: %w", err)
+	}
+	path := "/rpc"
+	if c.Agent != "" {
+		path = "/agent/" + c.Agent
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+machine+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("forward a call: %w", err)
+	}
+	f.sign(r, c.By, c.RequestID)
+	r.Header.Set("Content-Type", "application/json")
+	if !rpc.Restores(ctx) {
+		r.Header.Set("X-Nexus-Restore", "false")
+	}
+	if out != nil {
+		r.Header.Set("Accept", eventStream)
+	}
+	response, err := f.ask(ctx, machine, r)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	switch {
+	case response.StatusCode == http.StatusNoContent:
+		return nil, nil
+	case response.Header.Get("Content-Type") == eventStream && out != nil:
+		body, err = relay(&blocks{from: response.Body, body: response.Body}, out)
+	default:
+		body, err = readAll(response.Body)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, rpc.ErrSlowClient):
+		return nil, err
+	case err != nil:
+		return nil, unreachable(machine, err)
+	}
+	return decode(machine, response.StatusCode, body)
+}
+
+// decode reads the answer of a machine: a result, or an error as a *rpc.RemoteError.
+func decode(machine string, status int, body []byte) (jsontext.Value, error) {
+	answer, err := jsonrpc.DecodeResponse(body)
+	switch {
+	case err != nil:
+		return nil, unreachable(machine, fmt.Errorf("its answer cannot be read: %w", err))
+	case answer.Error == nil:
+		return answer.Result, nil
+	case answer.Error.Data == nil:
+		return nil, unreachable(machine, fmt.Errorf("its error says nothing: %w", answer.Error))
+	}
+	return nil, &rpc.RemoteError{Answer: rpc.Error{Status: status, Err: answer.Error}}
+}
+
+func readAll(from io.Reader) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(from, maxAnswer+1))
+	if err == nil && len(body) > maxAnswer {
+		return nil, errTooLong
+	}
+	return body, err
+}
+
+var errTooLong = fmt.Errorf("its answer is longer than %d bytes", maxAnswer)
+
+// Events implements [events.Elsewhere].
+func (f *Client) Events(ctx context.Context, machine string, r events.Request) (events.Blocks, error) {
+	to := "http://" + machine + "/agent/" + r.Agent + "/events"
+	if query := r.Query.Encode(); query != "" {
+		to += "?" + query
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, to, http.NoBody)
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("forward a stream: %w", err)
+	}
+	f.sign(request, r.By, r.RequestID)
+	if r.LastEventID != "" {
+		request.Header.Set("Last-Event-Id", r.LastEventID)
+	}
+	response, err := f.ask(ctx, machine, request)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	if response.StatusCode == http.StatusOK && response.Header.Get("Content-Type") == eventStream {
+		return &blocks{from: response.Body, body: response.Body, cancel: cancel}, nil
+	}
+	defer cancel()
+	defer response.Body.Close()
+	body, err := readAll(response.Body)
+	if err == nil {
+		_, err = decode(machine, response.StatusCode, body)
+	}
+	return nil, err
+}

@@ -1,0 +1,62 @@
+package forward
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/rpc"
+)
+
+// The headers by which a machine says for whom it asks. No other listener reads them.
+const (
+	principalHeader = "X-Nexus-Principal"
+	machineHeader   = "X-Nexus-Machine"
+)
+
+// principal is an [rpc.Principal] on its way.
+type principal struct {
+	KeyID    string     `json:"key_id"`
+	KeyName  string     `json:"key_name"`
+	Scope    auth.Scope `json:"scope"`
+	AgentID  string     `json:"agent_id"`
+	MayGrant bool       `json:"may_grant"`
+}
+
+// sign says in a request for whom it is.
+func (f *Client) sign(r *http.Request, by rpc.Principal, requestID string) {
+	text, err := json.Marshal(principal{
+		KeyID: by.Grant.ID, KeyName: by.Grant.Name, Scope: by.Grant.Scope, AgentID: by.Grant.AgentID, MayGrant: by.Grant.MayGrant,
+	})
+	if err != nil {
+		panic("forward: a principal of our own: " + err.Error())
+	}
+	r.Header.Set(principalHeader, base64.StdEncoding.EncodeToString(text))
+	r.Header.Set(machineHeader, f.machines.Self())
+	r.Header.Set("X-Request-Id", requestID)
+}
+
+// From is the machine that has sent a request, and the principal for whom it asks. It is for requests that came by
+// [Machines.Listen] alone. A key's end is that machine's to see to.
+func From(h http.Header) (machine string, by rpc.Principal, err error) {
+	text, err := base64.StdEncoding.DecodeString(h.Get(principalHeader))
+	if err != nil {
+		return "", rpc.Principal{}, fmt.Errorf("the header %s: %w", principalHeader, err)
+	}
+	var p principal
+	if err := json.Unmarshal(text, &p); err != nil {
+		return "", rpc.Principal{}, fmt.Errorf("the header %s: %w", principalHeader, err)
+	}
+	if machine = h.Get(machineHeader); machine == "" || p.KeyID == "" {
+		return "", rpc.Principal{}, errors.New("a machine says neither its name nor whose request it is")
+	}
+	return machine, rpc.Principal{
+		Grant: auth.Grant{ID: p.KeyID, Name: p.KeyName, Scope: p.Scope, AgentID: p.AgentID, MayGrant: p.MayGrant},
+		Valid: context.Background(),
+	}, nil
+}

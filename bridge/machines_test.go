@@ -1,0 +1,205 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+
+	"nexus.internal/bridge"
+	"nexus.internal/bridge/forward"
+)
+
+// cluster is several machines in one process, whose connections are pipes.
+type cluster struct {
+	mu sync.Mutex // guards what follows
+	// claims are the machines of agents.
+	claims map[string]string
+	in     map[string]chan net.Conn    // of each machine
+	links  map[string][]net.Conn       // that a machine takes; closed ones, too
+	down   map[string]bool             // machines that are not reached
+	split  bool                        // nothing is agreed on
+	asked  func(machine string) string // says whose all agents are; nil for what is claimed
+	labels map[string]map[string]string
+	load   map[string]forward.Load
+}
+
+// newCluster is a cluster without servers.
+func newCluster(names ...string) *cluster {
+	c := &cluster{
+		claims: map[string]string{}, in: map[string]chan net.Conn{}, links: map[string][]net.Conn{}, down: map[string]bool{},
+		labels: map[string]map[string]string{}, load: map[string]forward.Load{},
+	}
+	for _, name := range names {
+		c.in[name] = make(chan net.Conn)
+	}
+	return c
+}
+
+// join starts the server of a machine; change may adapt its options and its children.
+func (c *cluster) join(t *testing.T, name string, change func(*rig, *bridge.Options)) *rig {
+	t.Helper()
+	return rigged(t, func(r *rig, o *bridge.Options) {
+		if change != nil {
+			change(r, o)
+		}
+		o.Machines = &machine{c, name}
+	})
+}
+
+// clusterOf starts a server for each machine.
+func clusterOf(t *testing.T, change func(*rig, *bridge.Options), names ...string) (*cluster, []*rig) {
+	t.Helper()
+	c := newCluster(names...)
+	var all []*rig
+	for _, name := range names {
+		all = append(all, c.join(t, name, change))
+	}
+	return c, all
+}
+
+// cut breaks the connections to a machine, which is not reached from now on.
+func (c *cluster) cut(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down[name] = true
+	for _, link := range c.links[name] {
+		link.Close()
+	}
+	c.links[name] = nil
+}
+
+// mend has a machine reached again.
+func (c *cluster) mend(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down[name] = false
+}
+
+// owner is the machine that has claimed an agent.
+func (c *cluster) owner(agent string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.claims[agent]
+}
+
+// machine is one of a cluster.
+type machine struct {
+	*cluster
+	name string
+}
+
+var _ forward.Machines = (*machine)(nil)
+
+func (m *machine) Self() string { return m.name }
+
+func (m *machine) All() []forward.Machine {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []forward.Machine
+	for _, name := range slices.Sorted(maps.Keys(m.in)) {
+		one := forward.Machine{Name: name, State: forward.Up, Labels: m.labels[name], Version: "test", Load: m.load[name]}
+		if m.down[name] {
+			one.State = forward.Lost
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+func (m *machine) Owner(agent string) (string, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.asked != nil {
+		return m.asked(m.name), true
+	}
+	name, ok := m.claims[agent]
+	return name, ok
+}
+
+func (m *machine) Owned() (agents []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for agent, name := range m.claims {
+		if name == m.name {
+			agents = append(agents, agent)
+		}
+	}
+	return agents
+}
+
+func (m *machine) Claim(_ context.Context, agent string) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.split || agent == "disputed" {
+		return "", errors.New("a majority of the machines is not reached")
+	}
+	if _, ok := m.claims[agent]; !ok {
+		m.claims[agent] = m.name
+	}
+	return m.claims[agent], nil
+}
+
+func (m *machine) Release(_ context.Context, agent string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.claims[agent] == m.name {
+		delete(m.claims, agent)
+	}
+	return nil
+}
+
+func (m *machine) Dial(ctx context.Context, to string) (net.Conn, error) {
+	m.mu.Lock()
+	in, down := m.in[to], m.down[to]
+	m.mu.Unlock()
+	if in == nil || down {
+		return nil, fmt.Errorf("the machine %s is not reached", to)
+	}
+	near, far := net.Pipe()
+	select {
+	case in <- far:
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.links[to] = append(m.links[to], near, far)
+		return near, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (m *machine) Listen() (net.Listener, error) {
+	return &pipes{m.in[m.name], make(chan struct{}), sync.Once{}}, nil
+}
+
+// pipes are the connections that a machine takes.
+type pipes struct {
+	in     chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.in:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return pipeAddr{} }
+
+type pipeAddr struct{}
+
+func (pipeAddr) Network() string { return "pipe" }
+func (pipeAddr) String() string  { return "pipe" }
