@@ -325,9 +325,12 @@ func (r *rig) underWay(route string, n int) {
 	}
 }
 
-// Of a name one machine has the agent, while anything of it is there.
+// Of a name one machine has the agent, while anything of it is there, also where that is not known yet.
 func TestClaims(t *testing.T) {
 	c, all := clusterOf(t, nil, "a", "b")
+	c.mu.Lock()
+	c.hidden = true
+	c.mu.Unlock()
 	a, b := all[0], all[1]
 	owned := func(name, want string) {
 		t.Helper()

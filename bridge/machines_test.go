@@ -23,6 +23,7 @@ type cluster struct {
 	links  map[string][]net.Conn       // that a machine takes; closed ones, too
 	down   map[string]bool             // machines that are not reached
 	split  bool                        // nothing is agreed on
+	hidden bool                        // a machine knows of no claim but its own
 	asked  func(machine string) string // says whose all agents are; nil for what is claimed
 	labels map[string]map[string]string
 	load   map[string]forward.Load
@@ -118,6 +119,9 @@ func (m *machine) Owner(agent string) (string, bool) {
 		return m.asked(m.name), true
 	}
 	name, ok := m.claims[agent]
+	if m.hidden && name != m.name {
+		return "", false
+	}
 	return name, ok
 }
 

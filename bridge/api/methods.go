@@ -118,6 +118,8 @@ type Method struct {
 	// Draining says that clients may call it also while the server drains: to see what it
 	// waits for and to end that.
 	Draining bool
+	// Of are the parameters that name agents or sessions: of several machines, the one answers that has the first of these that any has.
+	Of []string
 	// Stream is what a stream says before the response; nil where there is none.
 	Stream []Notification
 	// Errors are the errors that the method gives besides CommonErrors.
@@ -143,12 +145,12 @@ func (d Def[P, R]) Row() Method {
 // The rows.
 var (
 	CreateAgent = Def[CreateAgentParams, CreateAgentResult]{
-		Name: "create_agent", Scope: Global, Effect: Changes, Agents: AnyAgent,
+		Name: "create_agent", Scope: Global, Effect: Changes, Agents: AnyAgent, Of: []string{"agent_id", "parent_agent_id"},
 		Summary: "Start an agent, or continue the saved one of that name",
 		Errors:  []ErrorKind{KindAgentExists, KindAgentNotFound, KindTooManyAgents, KindSessionDamaged, KindSessionInUse, KindDirectoryGone, KindStartFailed, KindNotRecorded},
 	}
 	DestroyAgent = Def[AgentIDParams, DestroyAgentResult]{
-		Name: "destroy_agent", Scope: Global, Effect: Changes, Agents: Created,
+		Name: "destroy_agent", Scope: Global, Effect: Changes, Agents: Created, Of: []string{"agent_id"},
 		Summary: "Stop an agent and remove it; a named one's session stays saved",
 	}
 	ListAgents = Def[None, ListAgentsResult]{
@@ -164,32 +166,32 @@ var (
 		Summary: "List the saved sessions, the latest used first",
 	}
 	LoadSession = Def[LoadSessionParams, LoadSessionResult]{
-		Name: "load_session", Scope: Global, Effect: Changes,
+		Name: "load_session", Scope: Global, Effect: Changes, Of: []string{"session_name"},
 		Summary: "Start an agent from a saved session",
 		Errors:  []ErrorKind{KindAgentExists, KindSessionNotFound, KindSessionDamaged, KindSessionInUse, KindDirectoryGone, KindStartFailed, KindStorageFull, KindNotRecorded},
 	}
 	Fork = Def[ForkParams, ForkResult]{
-		Name: "fork", Scope: Global, Effect: Changes,
+		Name: "fork", Scope: Global, Effect: Changes, Of: []string{"agent_id"},
 		Summary: "Start an agent from an earlier message of another one's conversation",
 		Errors:  []ErrorKind{KindAgentExists, KindSessionExists, KindSessionNotFound, KindSessionDamaged, KindSessionInUse, KindDirectoryGone, KindStartFailed, KindStorageFull, KindNotRecorded},
 	}
 	SaveSession = Def[SaveSessionParams, SaveSessionResult]{
-		Name: "save_session", Scope: Global, Effect: Changes,
+		Name: "save_session", Scope: Global, Effect: Changes, Of: []string{"agent_id"},
 		Summary: "Save a temporary agent under a name, or a copy of a named one",
 		Errors:  []ErrorKind{KindAgentNotFound, KindSessionNotFound, KindSessionExists, KindSessionDamaged, KindSessionInUse, KindAgentRunning, KindStorageFull, KindNotRecorded},
 	}
 	CloneSession = Def[CloneSessionParams, CloneSessionResult]{
-		Name: "clone_session", Scope: Global, Effect: Changes,
+		Name: "clone_session", Scope: Global, Effect: Changes, Of: []string{"src_session"},
 		Summary: "Copy a session as it is now",
 		Errors:  []ErrorKind{KindSessionNotFound, KindSessionExists, KindSessionDamaged, KindStorageFull, KindNotRecorded},
 	}
 	RenameSession = Def[RenameSessionParams, RenameSessionResult]{
-		Name: "rename_session", Scope: Global, Effect: Changes,
+		Name: "rename_session", Scope: Global, Effect: Changes, Of: []string{"old_name"},
 		Summary: "Give a session another name, and its agent too",
 		Errors:  []ErrorKind{KindSessionNotFound, KindSessionExists, KindSessionDamaged, KindSessionInUse, KindAgentRunning, KindStorageFull, KindNotRecorded},
 	}
 	DeleteSession = Def[DeleteSessionParams, DeleteSessionResult]{
-		Name: "delete_session", Scope: Global, Effect: Changes,
+		Name: "delete_session", Scope: Global, Effect: Changes, Of: []string{"session_name"},
 		Summary: "Delete a saved session permanently",
 		Errors:  []ErrorKind{KindSessionInUse, KindAgentRunning, KindNotRecorded},
 	}
@@ -229,13 +231,13 @@ var (
 		Errors:  []ErrorKind{KindNotRecorded},
 	}
 	ExecuteTask = Def[ExecuteTaskParams, ExecuteTaskResult]{
-		Name: "execute_task", Scope: Both, Effect: Changes,
+		Name: "execute_task", Scope: Both, Effect: Changes, Of: []string{"agent_id"},
 		Summary: "Have the executor do one task and report in a fixed shape",
 		Stream:  taskStream,
 		Errors:  turnErrors,
 	}
 	CreatePlan = Def[CreatePlanParams, CreatePlanResult]{
-		Name: "create_plan", Scope: Both, Effect: Changes,
+		Name: "create_plan", Scope: Both, Effect: Changes, Of: []string{"agent_id"},
 		Summary: "Have the planner divide a request into tasks",
 		Stream:  taskStream,
 		Errors:  append(turnErrors[:len(turnErrors):len(turnErrors)], KindCancelled),
@@ -460,10 +462,16 @@ type Audited struct {
 	Rule bool
 }
 
+// jsonName is the name of a member.
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
 // auditedOf reads the tags of parameters, a struct.
 func auditedOf(params reflect.Type) (list []Audited) {
 	for f := range params.Fields() {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		name := jsonName(f)
 		switch kind := f.Tag.Get("audit"); kind {
 		case "text", "rule":
 			list = append(list, Audited{Name: name, Rule: kind == "rule"})

@@ -18,7 +18,7 @@ const (
 type (
 	// ListSessionsParams select a page of the saved sessions.
 	ListSessionsParams struct {
-		// Index of the first session of the page.
+		// Index of the first session of the page. In a cluster, with limit at most 1000.
 		Offset *uint64 `json:"offset,omitzero" default:"0"`
 		// How many sessions at most.
 		Limit *uint64 `json:"limit,omitzero" max:"1000" default:"50"`
@@ -36,11 +36,14 @@ type (
 		// LastSession is the session that a person used last, perhaps a temporary one;
 		// null if it is gone.
 		LastSession *string `json:"last_session"`
+		// UnreachableNodes are the machines of a cluster whose sessions are not among them.
+		UnreachableNodes []string `json:"unreachable_nodes,omitzero"`
 	}
 
 	// SavedSession is one session of a list. Times are seconds since 1970.
 	SavedSession struct {
 		Name         string `json:"name"`
+		Node         string `json:"node,omitzero"` // the machine of a cluster that has it
 		MessageCount uint64 `json:"message_count"`
 		// CreatedAt is null where the session is damaged.
 		CreatedAt *float64 `json:"created_at"`
@@ -152,15 +155,17 @@ type (
 		IncludeContext *bool `json:"include_context,omitzero" default:"true"`
 	}
 
-	// AgentSummariesResult is every agent that the server runs, sorted by id.
+	// AgentSummariesResult is every agent that the server, or its cluster, runs, sorted by id.
 	AgentSummariesResult struct {
-		Agents []AgentSummary `json:"agents"`
+		Agents           []AgentSummary `json:"agents"`
+		UnreachableNodes []string       `json:"unreachable_nodes,omitzero"` // machines whose agents are not among them
 	}
 
 	// AgentSummary is how one agent stands, by what its process said last: null
 	// until it has said something.
 	AgentSummary struct {
 		AgentID         string  `json:"agent_id"`
+		Node            string  `json:"node,omitzero"` // the machine of a cluster that has it
 		Cwd             *string `json:"cwd"`
 		PermissionLevel *string `json:"permission_level"`
 		Model           *string `json:"model"`

@@ -93,6 +93,8 @@ type (
 		// The provider whose models the program reaches through the server, without a key.
 		// The default is the kind's.
 		Models *string `json:"models,omitzero" audit:"text"`
+		// Which machine of a cluster is to have the agent. The default is the one that is asked, or that has the parent.
+		Place *Placement `json:"place,omitzero" audit:"rule"`
 		// What happens if an agent of that name runs: fail (AGENT_EXISTS), or use that
 		// agent, if it matches the other parameters. use needs agent_id.
 		IfExists *string `json:"if_exists,omitzero" enum:"fail,use" default:"fail" audit:"text"`
@@ -197,9 +199,10 @@ type (
 		AgentID string `json:"agent_id"`
 	}
 
-	// ListAgentsResult is every agent of the server, sorted by id.
+	// ListAgentsResult is every agent of the server, or of its cluster, sorted by id.
 	ListAgentsResult struct {
-		Agents []AgentInfo `json:"agents"`
+		Agents           []AgentInfo `json:"agents"`
+		UnreachableNodes []string    `json:"unreachable_nodes,omitzero"` // machines whose agents are not among them
 	}
 
 	// ListKindsResult is every kind of agents of other makes, sorted by name.
@@ -225,6 +228,7 @@ type (
 	// AgentInfo is one agent in a list. Times are RFC 3339, UTC.
 	AgentInfo struct {
 		AgentID        string  `json:"agent_id"`
+		Node           string  `json:"node,omitzero"` // the machine of a cluster that has it
 		CreatedAt      string  `json:"created_at"`
 		MessageCount   uint64  `json:"message_count"`
 		ShouldShutdown bool    `json:"should_shutdown"`

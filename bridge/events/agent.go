@@ -25,7 +25,7 @@ func (s *Streams) serveAgent(ctx context.Context, r Request, q query, to rpc.Wri
 		return refused, ""
 	}
 	defer leave()
-	if machine, ok := s.owner(r); ok {
+	if machine := s.owner(r); machine != "" {
 		return s.relay(ctx, machine, r, q, to)
 	}
 	if err := s.o.Agents.CheckStart(r.By, r.Agent, false); err != nil {

@@ -10,8 +10,8 @@ import (
 
 // Elsewhere follows the events of agents that other machines of a cluster have. It is safe for concurrent use.
 type Elsewhere interface {
-	// Owner is the other machine that has an agent; ok is false if none is known to.
-	Owner(agent string) (machine string, ok bool)
+	// Owner is the machine that has an agent, "" for this one; known is false if none is known to.
+	Owner(agent string) (machine string, known bool)
 	// Events asks a machine for what r asks for; ctx ends the answer, too. An error that the machine answers with is a
 	// *rpc.RemoteError.
 	Events(ctx context.Context, machine string, r Request) (Blocks, error)
@@ -24,12 +24,13 @@ type Blocks interface {
 	Close() error
 }
 
-// owner is the other machine that is to answer a request.
-func (s *Streams) owner(r Request) (machine string, ok bool) {
+// owner is the other machine that is to answer a request; "" for this one.
+func (s *Streams) owner(r Request) string {
 	if s.o.Elsewhere == nil || r.Forwarded {
-		return "", false
+		return ""
 	}
-	return s.o.Elsewhere.Owner(r.Agent)
+	machine, _ := s.o.Elsewhere.Owner(r.Agent)
+	return machine
 }
 
 // relay passes on what another machine answers, until that ends. Where the machine is not reached any more, the stream ends without an

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -25,12 +26,16 @@ const (
 	// maxIdle is how many connections to one machine are kept when nothing is asked of it, idleTimeout how long.
 	maxIdle     = 8
 	idleTimeout = time.Minute
+	// allPatience is how long all machines are waited for that are asked at once.
+	allPatience = 5 * time.Second
 )
 
 // Client has calls answered by other machines.
 type Client struct {
 	machines  Machines
 	transport *http.Transport
+	learnt    learnt
+	placed    placed
 }
 
 var (
@@ -59,10 +64,15 @@ func NewClient(machines Machines) *Client {
 // Close closes the connections, once nothing is asked any more.
 func (f *Client) Close() { f.transport.CloseIdleConnections() }
 
-// Owner is the other machine that has an agent; ok is false if none is known to.
-func (f *Client) Owner(agent string) (machine string, ok bool) {
-	machine, ok = f.machines.Owner(agent)
-	return machine, ok && machine != f.machines.Self()
+// Owner is the machine that has an agent, "" for this one; known is false if none is known to.
+func (f *Client) Owner(agent string) (machine string, known bool) {
+	if machine, known = f.machines.Owner(agent); !known {
+		machine, known = f.learnt.of(agent)
+	}
+	if machine == f.machines.Self() {
+		machine = ""
+	}
+	return machine, known
 }
 
 // dialError says that there was no connection, so that nothing was asked.
@@ -142,8 +152,43 @@ func (f *Client) Call(ctx context.Context, machine string, c *rpc.Call, out *rpc
 	case err != nil:
 		return nil, unreachable(machine, err)
 	}
-	return decode(machine, response.StatusCode, body)
+	result, err := decode(machine, response.StatusCode, body)
+	if err == nil && c.Agent == "" {
+		f.learnt.from(machine, result)
+	}
+	return result, err
 }
+
+// CallAll implements [rpc.Elsewhere].
+func (f *Client) CallAll(ctx context.Context, c *rpc.Call, params jsontext.Value) (self string, answers []rpc.RemoteAnswer) {
+	self = f.machines.Self()
+	ctx, cancel := context.WithTimeout(ctx, allPatience)
+	defer cancel()
+	for _, m := range f.machines.All() {
+		if m.Name != self && m.State != Left {
+			answers = append(answers, rpc.RemoteAnswer{Machine: m.Name, Err: errLost})
+			if m.State == Up {
+				answers[len(answers)-1].Err = nil
+			}
+		}
+	}
+	var asking sync.WaitGroup
+	for i := range answers {
+		if answers[i].Err != nil {
+			continue
+		}
+		asking.Go(func() {
+			one := *c
+			one.Request.Params = params
+			answers[i].Result, answers[i].Err = f.Call(ctx, answers[i].Machine, &one, nil)
+		})
+	}
+	asking.Wait()
+	return self, answers
+}
+
+// errLost is of a machine that is not asked, as it is lost.
+var errLost = errors.New("it is lost")
 
 // decode reads the answer of a machine: a result, or an error as a *rpc.RemoteError.
 func decode(machine string, status int, body []byte) (jsontext.Value, error) {

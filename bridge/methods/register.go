@@ -83,9 +83,9 @@ func Register(r *rpc.Router, o Options) {
 
 	rpc.Handle(r, api.CreateAgent, all.create)
 	rpc.Handle(r, api.DestroyAgent, all.destroy)
-	rpc.Handle(r, api.ListAgents, all.list)
+	rpc.HandleEverywhere(r, api.ListAgents, all.list, nil, everyAgent)
 	rpc.Handle(r, api.ListKinds, all.kinds)
-	rpc.Handle(r, api.GetAgentSummaries, all.summaries)
+	rpc.HandleEverywhere(r, api.GetAgentSummaries, all.summaries, nil, everySummary)
 	rpc.Handle(r, api.ShutdownServer, all.shutdownServer)
 	document := sync.OnceValues(func() (jsontext.Value, error) { return openrpc.Document(o.Version, "http://"+o.Addr) })
 	rpc.HandleRaw(r, api.Discover, func(context.Context, *rpc.Call, api.None) (rpc.Raw[api.DiscoverResult], error) {
@@ -123,7 +123,7 @@ func Register(r *rpc.Router, o Options) {
 	rpc.Handle(r, api.UpdateContext, settings.updateContext)
 	rpc.Handle(r, api.GetNotes, settings.getNotes)
 
-	rpc.Handle(r, api.ListSessions, sessions.list)
+	rpc.HandleEverywhere(r, api.ListSessions, sessions.list, firstSessions, everySession)
 	rpc.Handle(r, api.LoadSession, sessions.load)
 	rpc.Handle(r, api.SaveSession, sessions.save)
 	rpc.Handle(r, api.Fork, sessions.fork)

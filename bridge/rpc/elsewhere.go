@@ -2,17 +2,34 @@ package rpc
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/bridge/api"
 )
 
 // Elsewhere has calls answered by the other machines of a cluster. It is safe for concurrent use.
 type Elsewhere interface {
-	// Owner is the other machine that has an agent; ok is false if none is known to.
-	Owner(agent string) (machine string, ok bool)
+	// Owner is the machine that has an agent, "" for this one; known is false if none is known to.
+	Owner(agent string) (machine string, known bool)
+	// Place chooses the machine for a new agent, "" for this one. The error is an *api.ParamError if none fits, or NODE_UNREACHABLE.
+	Place(want api.Placement) (machine string, err error)
 	// Call has a machine answer a call, and returns what it answered: the result, or the error as a *RemoteError. If it
 	// answers as it goes, that is written to out, but for the answer itself. The result is nil for a notification.
 	Call(ctx context.Context, machine string, c *Call, out *Stream) (jsontext.Value, error)
+	// CallAll has each other machine answer a call, with other parameters, within a bounded time. self is the name of this machine.
+	CallAll(ctx context.Context, c *Call, params jsontext.Value) (self string, answers []RemoteAnswer)
+}
+
+// RemoteAnswer is what one machine has answered.
+type RemoteAnswer struct {
+	Machine string
+	Result  jsontext.Value
+	Err     error // nil with a result
 }
 
 // RemoteError is an error that another machine has answered with. It is passed on as it stands.
@@ -27,4 +44,83 @@ func (r *Router) owner(c *Call) string {
 	}
 	machine, _ := r.o.Elsewhere.Owner(c.Agent)
 	return machine
+}
+
+// place is the other machine that is to answer a call of no agent alone, by what its parameters name; "" for this one.
+func (r *Router) place(c *Call, m api.Method, params any) (machine string, err error) {
+	create, _ := params.(api.CreateAgentParams)
+	switch {
+	case c.Forwarded || c.Agent != "":
+		return "", nil
+	case c.By.Agent != nil:
+		if create.Place != nil {
+			return "", api.Invalid("place", "an agent creates agents on its own machine")
+		}
+		return "", nil
+	case r.o.Elsewhere == nil:
+		if create.Place != nil {
+			return "", api.Invalid("place", "the server is none of a cluster")
+		}
+		return "", nil
+	}
+	for _, name := range m.Named(params) {
+		if machine, known := r.o.Elsewhere.Owner(name); known {
+			return machine, nil
+		}
+	}
+	if create.Place == nil {
+		return "", nil
+	}
+	return r.o.Elsewhere.Place(*create.Place)
+}
+
+// Everywhere is what the machines of a cluster have answered.
+type Everywhere[R any] struct {
+	Self string // this machine
+	// Results are by machine, this one among them.
+	Results map[string]R
+	// Missing are the machines that have not answered.
+	Missing []string
+}
+
+// HandleEverywhere is Handle for a method of clients that each machine of a cluster answers with what it has: merge makes one result of them.
+// Of a server alone, the result is the handler's. ask changes the parameters for each machine; nil leaves them.
+func HandleEverywhere[P, R any](
+	r *Router, d api.Def[P, R], h func(ctx context.Context, c *Call, p P) (R, error), ask func(P) (P, error), merge func(p P, of Everywhere[R]) R,
+) {
+	Handle(r, d, func(ctx context.Context, c *Call, p P) (R, error) {
+		if r.o.Elsewhere == nil || c.Forwarded || c.By.Agent != nil {
+			return h(ctx, c, p)
+		}
+		asked := p
+		if ask != nil {
+			var err error
+			if asked, err = ask(p); err != nil {
+				return *new(R), err
+			}
+		}
+		own, err := h(ctx, c, asked)
+		if err != nil {
+			return own, err
+		}
+		params, err := json.Marshal(asked)
+		if err != nil {
+			return own, fmt.Errorf("encode parameters: %w", err)
+		}
+		self, answers := r.o.Elsewhere.CallAll(ctx, c, params)
+		of := Everywhere[R]{Self: self, Results: map[string]R{self: own}}
+		for _, answer := range answers {
+			var result R
+			if answer.Err != nil || json.Unmarshal(answer.Result, &result) != nil {
+				of.Missing = append(of.Missing, answer.Machine)
+				continue
+			}
+			of.Results[answer.Machine] = result
+		}
+		if err := ctx.Err(); err != nil {
+			return own, errors.Join(err, context.Cause(ctx))
+		}
+		slices.Sort(of.Missing)
+		return merge(p, of), nil
+	})
 }

@@ -181,6 +181,11 @@ func (r *Router) run(ctx context.Context, c *Call, out *Stream) (value any, err 
 	if err != nil {
 		return nil, err
 	}
+	if machine == "" {
+		if machine, err = r.place(c, method.row, params); err != nil {
+			return nil, err
+		}
+	}
 	r.writeAudit(c, statusBegun, 0)
 	if machine != "" {
 		return r.o.Elsewhere.Call(ctx, machine, c, out)

@@ -43,6 +43,7 @@ export type CreateAgentParams = {
   home?: "own" | "user" | null;
   sandbox?: boolean | null;
   models?: string | null;
+  place?: { node?: string | null; labels?: Record<string, string> | null; near?: string | null } | null;
   if_exists?: "fail" | "use" | null;
   initial_message?: string | null;
   env?: Record<string, string> | null;
@@ -89,6 +90,7 @@ export type ListAgentsParams = {
 export type ListAgentsResult = {
   agents: Array<{
     agent_id: string;
+    node?: string;
     created_at: string;
     message_count: number;
     should_shutdown: boolean;
@@ -143,6 +145,7 @@ export type ListAgentsResult = {
     tokens_used: number | null;
     cost_usd_used: number | null;
   }>;
+  unreachable_nodes?: Array<string>;
 };
 
 export type ListKindsParams = {
@@ -171,6 +174,7 @@ export type ListSessionsResult = {
   limit: number;
   sessions: Array<{
     name: string;
+    node?: string;
     message_count: number;
     created_at: number | null;
     updated_at: number;
@@ -184,6 +188,7 @@ export type ListSessionsResult = {
     damaged?: string;
   }>;
   last_session: string | null;
+  unreachable_nodes?: Array<string>;
 };
 
 export type LoadSessionParams = {
@@ -232,6 +237,7 @@ export type GetAgentSummariesParams = {
 export type GetAgentSummariesResult = {
   agents: Array<{
     agent_id: string;
+    node?: string;
     cwd: string | null;
     permission_level: string | null;
     model: string | null;
@@ -240,6 +246,7 @@ export type GetAgentSummariesResult = {
     last_action_at?: string | null;
     tokens?: { total: number; budget: number };
   }>;
+  unreachable_nodes?: Array<string>;
 };
 
 export type RPCDiscoverParams = {

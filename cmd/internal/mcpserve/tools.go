@@ -71,7 +71,8 @@ type (
 
 // agentsResult is that of status.
 type agentsResult struct {
-	Agents []api.AgentInfo `json:"agents"`
+	Agents           []api.AgentInfo `json:"agents"`
+	UnreachableNodes []string        `json:"unreachable_nodes,omitzero"`
 }
 
 func (b *bridge) addTools(s *mcp.Server) error {
@@ -240,7 +241,7 @@ func (b *bridge) status(ctx context.Context, c *client.Client, _ *progress, a st
 	}
 	for _, agent := range all.Agents {
 		if agent.AgentID == a.AgentID {
-			return agentsResult{[]api.AgentInfo{agent}}, nil
+			return agentsResult{Agents: []api.AgentInfo{agent}}, nil
 		}
 	}
 	return agentsResult{}, fmt.Errorf("%s: no agent %.64q runs: create_agent starts one, or goes on with a saved one", api.KindAgentNotFound, a.AgentID)

@@ -41,6 +41,7 @@ class SyncMethods:
         home: Literal["own", "user", None] = None,
         sandbox: Optional[bool] = None,
         models: Optional[str] = None,
+        place: Optional[params.Placement] = None,
         if_exists: Literal["fail", "use", None] = None,
         initial_message: Optional[str] = None,
         env: Optional[Dict[str, str]] = None,

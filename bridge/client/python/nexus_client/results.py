@@ -131,13 +131,18 @@ class _AgentInfo(TypedDict):
 
 
 class AgentInfo(_AgentInfo, total=False):
+    node: str
     kind: str
     pending: List[PermissionRequest]
     unsaved_permissions: Permissions
 
 
-class ListAgents(TypedDict):
+class _ListAgents(TypedDict):
     agents: List[AgentInfo]
+
+
+class ListAgents(_ListAgents, total=False):
+    unreachable_nodes: List[str]
 
 
 class KindInfo(TypedDict):
@@ -169,16 +174,21 @@ class _SavedSession(TypedDict):
 
 
 class SavedSession(_SavedSession, total=False):
+    node: str
     kind: str
     damaged: str
 
 
-class ListSessions(TypedDict):
+class _ListSessions(TypedDict):
     total: int
     offset: int
     limit: int
     sessions: List[SavedSession]
     last_session: Optional[str]
+
+
+class ListSessions(_ListSessions, total=False):
+    unreachable_nodes: List[str]
 
 
 class _LoadSession(TypedDict):
@@ -237,14 +247,19 @@ class _AgentSummary(TypedDict):
 
 
 class AgentSummary(_AgentSummary, total=False):
+    node: str
     message_count: int
     halted_at_iteration_limit: bool
     last_action_at: Optional[str]
     tokens: SummaryTokens
 
 
-class AgentSummaries(TypedDict):
+class _AgentSummaries(TypedDict):
     agents: List[AgentSummary]
+
+
+class AgentSummaries(_AgentSummaries, total=False):
+    unreachable_nodes: List[str]
 
 
 GetAgentSummaries = AgentSummaries

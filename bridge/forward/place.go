@@ -1,0 +1,96 @@
+package forward
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
+)
+
+// loadAge is how old the load of a machine may be that is known here: what was placed since is not in it.
+const loadAge = 2 * time.Second
+
+// placed are the agents that were placed lately. The zero value is ready.
+type placed struct {
+	mu      sync.Mutex // guards what follows
+	machine map[string][]time.Time
+}
+
+// on is how many were placed on a machine within loadAge. mu is held.
+func (p *placed) on(machine string) int {
+	p.machine[machine] = slices.DeleteFunc(p.machine[machine], func(at time.Time) bool { return time.Since(at) > loadAge })
+	return len(p.machine[machine])
+}
+
+// Place implements [rpc.Elsewhere]: of the machines that fit, the one with the fewest agents for each processor, or else with the most free
+// memory.
+func (f *Client) Place(want api.Placement) (machine string, err error) {
+	all, err := f.fitting(want)
+	if err != nil {
+		return "", err
+	}
+	f.placed.mu.Lock()
+	defer f.placed.mu.Unlock()
+	if f.placed.machine == nil {
+		f.placed.machine = map[string][]time.Time{}
+	}
+	best := slices.MinFunc(all, func(a, b Machine) int {
+		return cmp.Or(cmp.Compare(f.taken(a), f.taken(b)), cmp.Compare(b.Load.FreeBytes, a.Load.FreeBytes), strings.Compare(a.Name, b.Name))
+	})
+	f.placed.machine[best.Name] = append(f.placed.machine[best.Name], time.Now())
+	if best.Name == f.machines.Self() {
+		return "", nil
+	}
+	return best.Name, nil
+}
+
+// taken is how many agents a machine has for each processor. placed.mu is held.
+func (f *Client) taken(m Machine) float64 {
+	return float64(m.Load.Agents+f.placed.on(m.Name)) / float64(max(1, m.Load.Processors))
+}
+
+// fitting are the machines that are up and as wanted, at least one.
+func (f *Client) fitting(want api.Placement) ([]Machine, error) {
+	all := f.machines.All()
+	if want.Node != nil && !slices.ContainsFunc(all, func(m Machine) bool { return m.Name == *want.Node }) {
+		return nil, api.Invalid("place.node", "no machine of that name is known").Near(*want.Node, names(all))
+	}
+	near := protocol.Value(want.Near)
+	if near != "" {
+		owner, known := f.Owner(near)
+		if !known {
+			return nil, api.Invalid("place.near", "no agent of that name is known")
+		}
+		near = cmp.Or(owner, f.machines.Self())
+	}
+	fits := slices.DeleteFunc(slices.Clone(all), func(m Machine) bool {
+		for label, value := range protocol.Value(want.Labels) {
+			if have, ok := m.Labels[label]; !ok || have != value {
+				return true
+			}
+		}
+		return want.Node != nil && m.Name != *want.Node || near != "" && m.Name != near
+	})
+	if len(fits) == 0 {
+		return nil, api.Invalid("place", "no machine is as it says")
+	}
+	up := slices.DeleteFunc(slices.Clone(fits), func(m Machine) bool { return m.State != Up })
+	if len(up) == 0 {
+		return nil, &api.Error{
+			Kind: api.KindNodeUnreachable, Details: "of the machines that place allows, none is reached: " + strings.Join(names(fits), ", "),
+			Suggestions: []string{"Send it again when one of them is back, or allow others."},
+		}
+	}
+	return up, nil
+}
+
+func names(all []Machine) (names []string) {
+	for _, m := range all {
+		names = append(names, m.Name)
+	}
+	return names
+}

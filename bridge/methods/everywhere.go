@@ -1,0 +1,71 @@
+package methods
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
+	"nexus.internal/protocol"
+)
+
+// everyAgent is list_agents of a cluster.
+func everyAgent(_ api.None, of rpc.Everywhere[api.ListAgentsResult]) (all api.ListAgentsResult) {
+	all.Agents, all.UnreachableNodes = []api.AgentInfo{}, of.Missing
+	for machine, one := range of.Results {
+		for _, a := range one.Agents {
+			a.Node = machine
+			all.Agents = append(all.Agents, a)
+		}
+	}
+	slices.SortFunc(all.Agents, func(a, b api.AgentInfo) int {
+		return cmp.Or(strings.Compare(a.AgentID, b.AgentID), strings.Compare(a.Node, b.Node))
+	})
+	return all
+}
+
+// everySummary is get_agent_summaries of a cluster.
+func everySummary(_ api.AgentSummariesParams, of rpc.Everywhere[api.AgentSummariesResult]) (all api.AgentSummariesResult) {
+	all.Agents, all.UnreachableNodes = []api.AgentSummary{}, of.Missing
+	for machine, one := range of.Results {
+		for _, a := range one.Agents {
+			a.Node = machine
+			all.Agents = append(all.Agents, a)
+		}
+	}
+	slices.SortFunc(all.Agents, func(a, b api.AgentSummary) int {
+		return cmp.Or(strings.Compare(a.AgentID, b.AgentID), strings.Compare(a.Node, b.Node))
+	})
+	return all
+}
+
+// firstSessions are the parameters of list_sessions by which each machine of a cluster gives all that a page may have of it.
+func firstSessions(p api.ListSessionsParams) (api.ListSessionsParams, error) {
+	offset, limit := protocol.Value(p.Offset), protocol.ValueOr(p.Limit, api.DefaultSessions)
+	if offset > api.MaxSessions || offset+limit > api.MaxSessions {
+		return p, api.Invalid("offset", "want, with limit, at most %d in a cluster", api.MaxSessions)
+	}
+	p.Offset, p.Limit = new(uint64(0)), new(offset+limit)
+	return p, nil
+}
+
+// everySession is list_sessions of a cluster. The last session is that of the machine which is asked.
+func everySession(p api.ListSessionsParams, of rpc.Everywhere[api.ListSessionsResult]) (all api.ListSessionsResult) {
+	all.Offset, all.Limit, all.UnreachableNodes = protocol.Value(p.Offset), protocol.ValueOr(p.Limit, api.DefaultSessions), of.Missing
+	sessions := []api.SavedSession{}
+	for machine, one := range of.Results {
+		all.Total += one.Total
+		for _, s := range one.Sessions {
+			s.Node = machine
+			sessions = append(sessions, s)
+		}
+	}
+	all.LastSession = of.Results[of.Self].LastSession
+	slices.SortFunc(sessions, func(a, b api.SavedSession) int {
+		return cmp.Or(cmp.Compare(b.UpdatedAt, a.UpdatedAt), strings.Compare(a.Name, b.Name), strings.Compare(a.Node, b.Node))
+	})
+	from := min(all.Offset, uint64(len(sessions)))
+	all.Sessions = sessions[from:min(from+all.Limit, uint64(len(sessions)))]
+	return all
+}
