@@ -24,7 +24,7 @@ TIMEOUT  ?= 2m
 MODULE    = $(shell sed -n 's/^module //p' go.mod)
 LDFLAGS   = -s -w -X $(MODULE)/cmd/internal/version.linked=$(VERSION) -X $(MODULE)/cmd/internal/version.commit=$(COMMIT)
 # What people get; the demonstration needs no more.
-PRODUCTS := nexus nexus-child nexus-rpc
+PRODUCTS := nexus nexus-child nexus-rpc nexus-cluster
 PROGRAMS := $(PRODUCTS) nexus-bench
 TOOL     := $(GO) tool -modfile=.ci/tools/go.mod
 
@@ -108,7 +108,7 @@ generate: ## what follows from the tables of methods and verbs: golden answers, 
 	UPDATE=1 $(GO) test -count=1 ./bridge/openrpc -run Descriptions
 	UPDATE=1 $(GO) test -count=1 ./bridge -run 'TestGolden$$'
 	UPDATE=1 $(GO) test -count=1 ./bridge/openrpc ./bridge/client/generate
-	UPDATE=1 $(GO) test -count=1 ./cmd/nexus ./cmd/nexus-child ./cmd/nexus-rpc -run 'TestManualPage$$'
+	UPDATE=1 $(GO) test -count=1 ./cmd/nexus ./cmd/nexus-child ./cmd/nexus-rpc ./cmd/nexus-cluster -run 'TestManualPage$$'
 
 # Those that cmd/OPERATIONS.md names, beside the one that compiles.
 SYSTEMS := linux/amd64 linux/arm64 linux/riscv64 darwin/amd64 darwin/arm64 freebsd/amd64 freebsd/arm64 freebsd/riscv64

@@ -71,7 +71,7 @@ func linked(t *testing.T, systems ...string) []linkedModule {
 	found := map[string]string{"Go's standard library": goOutput(t, "", "env", "GOROOT")}
 	for _, system := range systems {
 		const format = `{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}|{{.Dir}}{{end}}{{end}}`
-		for line := range strings.Lines(goOutput(t, system, "list", "-deps", "-f", format, "../cmd/nexus", "../cmd/nexus-child", "../cmd/nexus-rpc")) {
+		for line := range strings.Lines(goOutput(t, system, "list", "-deps", "-f", format, "../cmd/nexus", "../cmd/nexus-child", "../cmd/nexus-rpc", "../cmd/nexus-cluster")) {
 			name, dir, _ := strings.Cut(strings.TrimSpace(line), "|")
 			if name != "" {
 				found[name] = dir

@@ -204,7 +204,7 @@ func TestArchives(t *testing.T) {
 					before = entry
 				}
 			}
-			for _, program := range []string{"nexus", "nexus-child", "nexus-rpc"} {
+			for _, program := range []string{"nexus", "nexus-child", "nexus-rpc", "nexus-cluster"} {
 				text := texts[path.Join(top, "bin", program)]
 				if err := isFor(text, s); err != nil {
 					t.Errorf("%s: %v", program, err)

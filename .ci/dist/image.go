@@ -124,7 +124,7 @@ func layer(installed tree) (tree, error) {
 	}
 	for _, e := range installed {
 		switch e.path {
-		case "usr/bin/nexus", "usr/bin/nexus-child", "usr/bin/nexus-rpc", "usr/share/doc/nexus/LICENSE", "usr/share/doc/nexus/NOTICE":
+		case "usr/bin/nexus", "usr/bin/nexus-child", "usr/bin/nexus-rpc", "usr/bin/nexus-cluster", "usr/share/doc/nexus/LICENSE", "usr/share/doc/nexus/NOTICE":
 			files = append(files, e)
 		}
 	}

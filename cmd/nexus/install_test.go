@@ -65,14 +65,14 @@ func TestInstallStaged(t *testing.T) {
 	_, run := installer(t)
 	run("install", "DESTDIR="+stage, "PREFIX=/usr/local")
 	for dir, want := range map[string][]string{
-		"bin":             {"nexus", "nexus-child", "nexus-rpc"},
+		"bin":             {"nexus", "nexus-child", "nexus-cluster", "nexus-rpc"},
 		"share/doc/nexus": {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "NOTICE", "README.md", "SPEC.md", "bridge", "child", "cmd", "fixtures", "supervisor"},
 		// SPEC links to them by these paths.
 		"share/doc/nexus/bridge":     {"METHODS.md", "SECURITY.md"},
 		"share/doc/nexus/child":      {"AGENT.md", "FOREIGN.md"},
 		"share/doc/nexus/cmd":        {"OPERATIONS.md", "nexus-bench"},
 		"share/doc/nexus/supervisor": {"SUPERVISION.md"},
-		"share/man/man1":             {"nexus-child.1", "nexus-rpc.1", "nexus.1"},
+		"share/man/man1":             {"nexus-child.1", "nexus-cluster.1", "nexus-rpc.1", "nexus.1"},
 		// Where bash, zsh and fish look for them.
 		"share/bash-completion/completions": {"nexus", "nexus-rpc"},
 		"share/zsh/site-functions":          {"_nexus", "_nexus-rpc"},
@@ -277,7 +277,7 @@ func TestInstallWhileRunning(t *testing.T) {
 	run("install", "PREFIX="+prefix)
 	ask("create", "after") // by the program that is there now
 	ask("send", "before", "hello")
-	if diff := cmp.Diff([]string{"nexus", "nexus-child", "nexus-rpc"}, names(t, bin)); diff != "" {
+	if diff := cmp.Diff([]string{"nexus", "nexus-child", "nexus-cluster", "nexus-rpc"}, names(t, bin)); diff != "" {
 		t.Errorf("what is installed (-want +got):\n%s", diff)
 	}
 	running, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", server.Process.Pid))

@@ -105,7 +105,7 @@ func takePrograms(dir string) error {
 	if raceEnabled {
 		args = append(args, "-race")
 	}
-	build := exec.Command("go", append(args, "../nexus", "../nexus-child", "../nexus-rpc")...)
+	build := exec.Command("go", append(args, "../nexus", "../nexus-child", "../nexus-rpc", "../nexus-cluster")...)
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the programs: %w\n%s", err, out)
 	}

@@ -24,7 +24,7 @@ func TestManualPage(t *testing.T) {
 nexus serve is the server. It listens on 127.0.0.1 alone, and prints where the file with its key is. The kernel confines the programs that agents start; nexus doctor tells whether it can here.
 
 The verbs of nexus-rpc(1), such as list, create and send, are verbs of nexus, too. Below are those that nexus alone has.`,
-		Also: []manpage.Section{manpage.Statuses(), manpage.Variables(), manpage.Files(), manpage.SeeAlso("nexus-rpc(1), nexus-child(1)")},
+		Also: []manpage.Section{manpage.Statuses(), manpage.Variables(), manpage.Files(), manpage.SeeAlso("nexus-rpc(1), nexus-child(1), nexus-cluster(1)")},
 	}, func(cmd *cobra.Command) bool {
 		return slices.ContainsFunc(shared, func(other *cobra.Command) bool { return other.Use == cmd.Use && other.Short == cmd.Short })
 	})

@@ -7,5 +7,5 @@
 //
 // It is a client of NATS with JetStream, whose servers agree on who owns what by Raft: package engine runs one on each
 // machine. There is no consensus here. A claim on an agent has an epoch, which is a revision of JetStream's: it
-// grows with each owner, so what an earlier owner says is known as such (CLUSTER.md).
+// grows with each owner, so what an earlier owner says is known as such (SUPERVISION.md §5.10).
 package cluster

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -38,12 +37,8 @@ type Options struct {
 	Log *zap.Logger
 }
 
-const (
-	// maxMachines is how many addresses may be joined. Raft among more costs more than they bring.
-	maxMachines = 100
-	// patience bounds the start: the server may have much to read.
-	patience = 30 * time.Second
-)
+// patience bounds the start: the server may have much to read.
+const patience = 30 * time.Second
 
 // check says what is wrong with the options.
 func (o *Options) check() error {
@@ -52,20 +47,14 @@ func (o *Options) check() error {
 			return err
 		}
 	}
-	host, _, err := address(o.Listen)
-	if err != nil {
+	if _, _, err := cluster.SplitAddress(o.Listen); err != nil {
 		return err
 	}
-	if ip := net.ParseIP(host); o.TLS == nil && (ip == nil || !ip.IsLoopback()) {
+	if o.TLS == nil && !cluster.OnLoopback(o.Listen) {
 		return fmt.Errorf("%s is reached by other machines: it needs certificates (nexus cluster init)", o.Listen)
 	}
-	if len(o.Join) < 2 || len(o.Join) > maxMachines {
-		return fmt.Errorf("a cluster joins 2 to %d machines, this one among them; here are %d", maxMachines, len(o.Join))
-	}
-	for _, other := range o.Join {
-		if _, _, err := address(other); err != nil {
-			return err
-		}
+	if err := cluster.CheckJoin(o.Join); err != nil {
+		return err
 	}
 	if o.Dir == "" {
 		return errors.New("there is no directory for what the machines agree on")
@@ -73,21 +62,9 @@ func (o *Options) check() error {
 	return nil
 }
 
-// address is HOST:PORT.
-func address(text string) (host string, port int, err error) {
-	host, number, err := net.SplitHostPort(text)
-	if err == nil {
-		port, err = strconv.Atoi(number)
-	}
-	if err != nil || host == "" || port < 1 || port > 65535 {
-		return "", 0, fmt.Errorf("the address of a machine is HOST:PORT: %.80q", text)
-	}
-	return host, port, nil
-}
-
 // server are the options of the server of NATS, which takes clients with the secret alone.
 func (o *Options) server(secret string) (*server.Options, error) {
-	host, port, err := address(o.Listen)
+	host, port, err := cluster.SplitAddress(o.Listen)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,80 @@
+package identity
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"nexus.internal/protocol/safefile"
+	"nexus.internal/protocol/strict"
+)
+
+// Files of a machine's directory.
+const (
+	specFile      = "machine.json"
+	authorityFile = "ca.pem"
+	certFile      = "certificate.pem"
+	keyFile       = "key.pem"
+
+	maxBytes = 64 << 10 // of each
+)
+
+// Spec says which machine a directory is for.
+type Spec struct {
+	Cluster string   `json:"cluster"`
+	Machine string   `json:"machine"`
+	Listen  string   `json:"listen"` // HOST:PORT
+	Join    []string `json:"join"`   // of all machines, HOST:PORT
+}
+
+// Read reads which machine the directory is for.
+func Read(dir string) (Spec, error) {
+	var s Spec
+	path := filepath.Join(dir, specFile)
+	text, err := safefile.ReadLinked(path, maxBytes)
+	if err == nil {
+		if err = strict.Unmarshal(text, &s, strict.RejectUnknown); err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%s is not of a machine, as there is no %s in it: nexus cluster init makes one", dir, specFile)
+	}
+	return s, err
+}
+
+// TLS is how the machine that the directory is for proves itself, and what it asks of the others.
+func TLS(dir string) (*tls.Config, error) {
+	authority, err := safefile.ReadLinked(filepath.Join(dir, authorityFile), maxBytes)
+	if err != nil {
+		return nil, fmt.Errorf("the certificates of the machine: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(authority) {
+		return nil, fmt.Errorf("the certificates of the machine: %s has none", filepath.Join(dir, authorityFile))
+	}
+	key := filepath.Join(dir, keyFile)
+	if info, err := os.Stat(key); err == nil && info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("other users can read %s, by which this machine proves itself: chmod 600 %[1]s", key)
+	}
+	private, err := safefile.ReadLinked(key, maxBytes)
+	if err != nil {
+		return nil, fmt.Errorf("the certificates of the machine: %w", err)
+	}
+	public, err := safefile.ReadLinked(filepath.Join(dir, certFile), maxBytes)
+	if err != nil {
+		return nil, fmt.Errorf("the certificates of the machine: %w", err)
+	}
+	pair, err := tls.X509KeyPair(public, private)
+	if err != nil {
+		return nil, fmt.Errorf("the certificates of the machine in %s: %w", dir, err)
+	}
+	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+		return nil, fmt.Errorf("%s is no certificate of this cluster: %w", filepath.Join(dir, certFile), err)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool, Certificates: []tls.Certificate{pair}}, nil
+}
