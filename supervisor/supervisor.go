@@ -216,6 +216,13 @@ func (s *Supervisor) all() []*Agent {
 	return slices.Collect(maps.Values(s.agents))
 }
 
+// Count is how many agents there are.
+func (s *Supervisor) Count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.agents)
+}
+
 // Agents describes all agents, sorted by id.
 func (s *Supervisor) Agents() []Info {
 	agents := s.all()

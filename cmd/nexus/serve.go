@@ -60,6 +60,7 @@ type serveOptions struct {
 	spares     uint32 // if spared
 	spared     bool
 	signed     bool
+	cluster    clusterOptions
 	pprof      bool
 	log        logOptions
 	logDir     string // "" leaves it to the configuration
@@ -108,6 +109,9 @@ func serveCommand(app *cli.App) *cobra.Command {
 			if o.spares > config.MaxSpares {
 				return cli.Usage("--spares must not be more than %d", config.MaxSpares)
 			}
+			if err := o.cluster.complete(cmd.Flags()); err != nil {
+				return err
+			}
 			o.rated, o.spared = cmd.Flags().Changed("rate"), cmd.Flags().Changed("spares")
 			proctree.ExecWithCoarseTimers()
 			uuid.EnableRandPool() // ids of requests, which are no secrets: one system call for sixteen
@@ -129,6 +133,7 @@ func serveCommand(app *cli.App) *cobra.Command {
 	cmd.Flags().StringVar(&o.logDir, "log-dir", "", "log the sessions of all agents in `DIR`, which only you may enter (default: the configuration's logs, else none)")
 	cmd.Flags().BoolVar(&o.logSessions, "log-sessions", false, "log the sessions of all agents, unless the configuration says whether to")
 	cmd.Flags().BoolVar(&o.rawLog, "raw-log", false, "log sessions with every event, as JSON lines")
+	o.cluster.flags(cmd.Flags())
 	withoutFlags(cmd, "a server makes a key of its own and prints its address and the path of that key", "api-key", "json", "output")
 	flagUsage(cmd, "port", "port to listen on, the same as PORT (default: $NEXUS_PORT, then 8765)")
 	return cmd
@@ -215,6 +220,11 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 		err = errors.Join(err, guard.Close())
 		lastSweep()
 	}()
+	machines, err := enterCluster(ctx, o.cluster, cfg, o.log.level.String(), guard, log)
+	if err != nil {
+		return err
+	}
+	defer machines.close()
 	kept, err := openFiles(cfg, port, o, logs, log)
 	if err != nil {
 		return err
@@ -229,7 +239,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	defer ended()
 	group, err := assemble(asked, ask, assembly{
 		o: o, cfg: cfg, config: current, homeLock: held, listener: listener, files: kept, guard: guard, log: log, trace: trace,
-		version: app.Version,
+		version: app.Version, machines: machines,
 	})
 	if err != nil {
 		return err
@@ -277,6 +287,7 @@ type assembly struct {
 	log      *zap.Logger
 	trace    tracing.Start
 	version  string
+	machines *membership
 }
 
 // assemble makes the parts of a server and their actors, which end once asked does;
@@ -305,6 +316,11 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Log:      a.log,
 		Trace:    a.trace,
 	})
+	if a.machines != nil {
+		if err := a.machines.join(sup, a.version); err != nil {
+			return nil, errors.Join(err, models.Close())
+		}
+	}
 	dir, err := os.Getwd()
 	if err != nil {
 		a.log.Warn("find the server's directory", zap.Error(err))
@@ -318,7 +334,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Supervisor:         sup,
 		Runtime:            programs{&admission{a.config, catalogue, a.o.scenario != "", dir, models}, newCheckers(a.o.child, a.config, a.cfg, a.guard, a.log)},
 		Store:              agentStore{kept, models},
-		Status:             status{home: string(a.cfg.Home), lock: a.homeLock, sessions: catalogue, config: a.config, models: models, spares: spares, logs: recorder},
+		Status:             status{home: string(a.cfg.Home), lock: a.homeLock, sessions: catalogue, config: a.config, models: models, spares: spares, logs: recorder, machines: a.machines},
 		Sessions:           catalogue,
 		Keys:               a.files.keys,
 		Addr:               a.listener.Addr().String(),
@@ -438,15 +454,23 @@ func findChild(named string) (string, error) {
 		}
 		return filepath.Abs(path)
 	}
+	path, err := findProgram("nexus-child")
+	if err != nil {
+		return "", fmt.Errorf("%w: say --child PATH", err)
+	}
+	return path, nil
+}
+
+// findProgram returns the absolute path of a program of ours: the one beside this program, else the one on PATH.
+func findProgram(name string) (string, error) {
 	if self, err := os.Executable(); err == nil {
-		beside := filepath.Join(filepath.Dir(self), "nexus-child")
-		if path, err := exec.LookPath(beside); err == nil {
+		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), name)); err == nil {
 			return path, nil
 		}
 	}
-	path, err := exec.LookPath("nexus-child")
+	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", errors.New("nexus-child is neither beside nexus nor on PATH: say --child PATH")
+		return "", fmt.Errorf("%s is neither beside nexus nor on PATH", name)
 	}
 	return filepath.Abs(path)
 }

@@ -25,6 +25,7 @@ type status struct {
 	models   *broker.Broker
 	spares   *stdio.Spares
 	logs     *sessionlog.Recorder // nil if sessions are not logged
+	machines *membership
 }
 
 func (s status) Checks() []httpd.Check {
@@ -35,10 +36,11 @@ func (s status) Checks() []httpd.Check {
 }
 
 func (s status) Warnings() []string {
+	all := append(s.config.warnings(), s.machines.warnings()...)
 	if s.logs == nil {
-		return s.config.warnings()
+		return all
 	}
-	return append(s.config.warnings(), s.logs.Warnings()...)
+	return append(all, s.logs.Warnings()...)
 }
 
 func (s status) Spares() (waiting int, used uint64) { return s.spares.Stats() }

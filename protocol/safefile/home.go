@@ -70,7 +70,7 @@ var trusted = []struct {
 	links links
 	names []string
 }{
-	{followed, []string{"config.json", "mcp.json", "NEXUS.md", "sessions", "plans", "logs", "cache"}},
+	{followed, []string{"config.json", "mcp.json", "NEXUS.md", "sessions", "plans", "logs", "cache", "cluster"}},
 	{refused, []string{"run", "run/temp", "run/sockets", "run/scratch", "run/trees"}},
 	{ignored, []string{"format.json", "keys.json", "context.json", "audit.jsonl", "audit-limited.jsonl", "audit-excess.jsonl", "run/lock", "run/config.json", "run/last", "run/signatures"}},
 }

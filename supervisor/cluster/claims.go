@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
@@ -23,11 +24,12 @@ type Claim struct {
 // ErrClaimed says that another machine has an agent, or has had it since.
 var ErrClaimed = errors.New("another machine has the agent")
 
-const claimBucket = "nexus_agents"
-
 // releasedTries is how often an agent is claimed that nobody has, as far as is known here: whether it was given up is
 // asked of one machine of the three, which may know that a moment later.
 const releasedTries = 5
+
+// noReplicas is what a NATS of one server says of more than one replica (JSStreamReplicasNotSupportedErr).
+const noReplicas = 10074
 
 // key is an agent's name as one of JetStream's keys, which have fewer characters.
 func key(agent string) string { return base64.RawURLEncoding.EncodeToString([]byte(agent)) }
@@ -66,12 +68,60 @@ func (n *Node) Claim(ctx context.Context, agent string, after uint64) (Claim, er
 	if err != nil {
 		return Claim{}, fmt.Errorf("claim %s: %w", agent, err)
 	}
+	n.learn(agent, c)
+	return c, nil
+}
+
+// learn takes a claim that is told of before what follows the claims has it.
+func (n *Node) learn(agent string, c Claim) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if c.Epoch > n.revision { // else all that came since is known already
 		n.claims[agent] = c
 	}
-	return c, nil
+}
+
+// Owned are the agents that this machine has, as it is known here.
+func (n *Node) Owned() (agents []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for agent, c := range n.claims {
+		if c.Machine == n.o.Machine {
+			agents = append(agents, agent)
+		}
+	}
+	return agents
+}
+
+// Take makes an agent this machine's unless a machine has it, and is the claim of the machine that has it then.
+func (n *Node) Take(ctx context.Context, agent string) (c Claim, err error) {
+	for range releasedTries {
+		if c, ok := n.Owner(agent); ok {
+			return c, nil
+		}
+		if c, err = n.Claim(ctx, agent, 0); !errors.Is(err, ErrClaimed) {
+			return c, err
+		}
+		if c, err = n.ask(ctx, agent); !errors.Is(err, jetstream.ErrKeyNotFound) {
+			return c, err
+		}
+	}
+	return c, fmt.Errorf("claim %s: %w", agent, ErrClaimed)
+}
+
+// ask reads the claim on an agent, which may not be known here yet.
+func (n *Node) ask(ctx context.Context, agent string) (c Claim, err error) {
+	err = n.change(ctx, func(ctx context.Context, b jetstream.KeyValue) error {
+		entry, err := b.Get(ctx, key(agent))
+		if err == nil {
+			c.Epoch, err = entry.Revision(), json.Unmarshal(entry.Value(), &c)
+		}
+		return err
+	})
+	if err == nil {
+		n.learn(agent, c)
+	}
+	return c, err
 }
 
 // Release gives up a claim. One that another machine has since stays.
@@ -101,7 +151,7 @@ func (n *Node) change(ctx context.Context, do func(context.Context, jetstream.Ke
 		return nil
 	case errors.Is(err, jetstream.ErrKeyExists), errors.Is(err, jetstream.ErrKeyRevisionMismatch):
 		return ErrClaimed
-	case ctx.Err() == nil && (asked.Err() != nil || errors.Is(err, jetstream.ErrNoStreamResponse)):
+	case ctx.Err() == nil && (asked.Err() != nil || errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrReconnectBufExceeded)):
 		return fmt.Errorf("%w: %w", ErrNoQuorum, err)
 	}
 	return err
@@ -109,20 +159,30 @@ func (n *Node) change(ctx context.Context, do func(context.Context, jetstream.Ke
 
 // follow keeps what is known here of the claims, from the time on when a majority is there.
 func (n *Node) follow(ctx context.Context) {
+	reached := n.nc.StatusChanged(nats.CONNECTED)
+	defer n.nc.RemoveStatusListener(reached)
 	for ctx.Err() == nil {
-		if err := n.followOnce(ctx); err != nil && ctx.Err() == nil {
+		if err := n.followOnce(ctx, reached); err != nil && ctx.Err() == nil && !errors.Is(err, errAnew) {
 			n.log.Info("the machines do not agree yet", zap.Error(err))
 			_ = ratelimit.Sleep(ctx, retryEvery)
 		}
 	}
 }
 
-func (n *Node) followOnce(ctx context.Context) error {
-	asked, cancel := context.WithTimeout(ctx, agreePatience)
+// errAnew says that the server of NATS is another one, or the same one again: what follows the claims there may not know of this.
+var errAnew = errors.New("NATS was reached anew")
+
+func (n *Node) followOnce(ctx context.Context, reached <-chan nats.Status) error {
+	asked, cancel := context.WithTimeout(ctx, leaderPatience)
 	defer cancel()
-	bucket, err := n.js.CreateOrUpdateKeyValue(asked, jetstream.KeyValueConfig{
-		Bucket: claimBucket, Description: "which machine has which agent", Replicas: n.o.Replicas, Storage: jetstream.FileStorage,
-	})
+	claims := jetstream.KeyValueConfig{
+		Bucket: "nexus_" + n.o.Cluster + "_agents", Description: "which machine has which agent", Replicas: n.o.Replicas, Storage: jetstream.FileStorage,
+	}
+	bucket, err := n.js.CreateOrUpdateKeyValue(asked, claims)
+	if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.ErrorCode == noReplicas {
+		claims.Replicas = 1
+		bucket, err = n.js.CreateOrUpdateKeyValue(asked, claims)
+	}
 	if err != nil {
 		return err
 	}
@@ -135,32 +195,38 @@ func (n *Node) followOnce(ctx context.Context) error {
 	n.bucket = bucket
 	n.mu.Unlock()
 	known := map[string]Claim{} // before all of them are
+	var newest uint64           // revision among them
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-reached:
+			return errAnew
 		case entry, ok := <-watch.Updates():
 			switch {
 			case !ok:
 				return errors.New("the claims come no more")
 			case entry == nil:
-				n.known(known)
+				n.known(known, newest)
 				known = nil
 			default:
+				newest = max(newest, entry.Revision())
 				n.took(entry, known)
 			}
 		}
 	}
 }
 
-// known takes all claims that there are.
-func (n *Node) known(all map[string]Claim) {
+// known takes all claims that there were at a revision.
+func (n *Node) known(all map[string]Claim, revision uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.claims, n.revision = all, 0
-	for _, c := range all {
-		n.revision = max(n.revision, c.Epoch)
+	for agent, c := range n.claims {
+		if c.Epoch > revision { // it was told of since
+			all[agent] = c
+		}
 	}
+	n.claims, n.revision = all, revision
 	select {
 	case <-n.agreed:
 	default:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -37,6 +38,11 @@ func addresses(t *testing.T, n int) (all []string) {
 	return all
 }
 
+// agents is how many there are.
+type agents int
+
+func (a agents) Count() int { return int(a) }
+
 // machine is one of a cluster: its engine, and this process as its node.
 type machine struct {
 	*cluster.Node
@@ -67,7 +73,7 @@ func start(t *testing.T, o engine.Options) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := cluster.Join(nc, cluster.Options{Machine: o.Machine, Replicas: min(3, len(o.Join)), Labels: map[string]string{"at": o.Listen}, Version: "v1"})
+	n, err := cluster.Join(nc, cluster.Options{Cluster: o.Name, Machine: o.Machine, Replicas: min(3, len(o.Join)), Agents: agents(7), MaxAgents: 9, Labels: map[string]string{"at": o.Listen}, Version: "v1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,11 +157,9 @@ func TestMachines(t *testing.T) {
 			c.Close()
 		}
 	}
-	if m := nodes[0].Machines()[2]; m.Labels["at"] != options[2].Listen || m.Version != "v1" || m.Load.Processors < 1 {
+	if m := nodes[0].Machines()[2]; m.Labels["at"] != options[2].Listen || m.Version != "v1" || m.Load.Processors < 1 || m.Load.Agents != 7 || m.Load.MaxAgents != 9 || runtime.GOOS == "linux" && (m.Load.FreeBytes < 1 || m.Load.MemoryBytes <= m.Load.FreeBytes) {
 		t.Errorf("of c is known %+v", m)
 	}
-	nodes[2].Takes(cluster.Load{Agents: 7})
-	until(t, "what c takes is known", func() bool { return nodes[0].Machines()[2].Load.Agents == 7 })
 	nodes[2].stop()
 	until(t, "c has left", func() bool { return states(nodes[0]) == "a up, b up, c left" })
 	if _, err := nodes[0].Dial(t.Context(), "c"); err == nil || !strings.Contains(err.Error(), "the machine c is not reached") {
@@ -262,9 +266,10 @@ func TestMinority(t *testing.T) {
 // What is wrong with the options is said.
 func TestRefusedOptions(t *testing.T) {
 	for want, o := range map[string]cluster.Options{
-		"the name of a machine has": {Machine: "a b", Replicas: 1},
-		"a label is a name":         {Machine: "a", Replicas: 1, Labels: map[string]string{"a=b": "c"}},
-		"1 to 5 of them, not on 0":  {Machine: "a"},
+		"the name of a cluster has": {Machine: "a", Replicas: 1},
+		"the name of a machine has": {Cluster: "c", Machine: "a b", Replicas: 1},
+		"a label is a name":         {Cluster: "c", Machine: "a", Replicas: 1, Labels: map[string]string{"a=b": "c"}},
+		"1 to 5 of them, not on 0":  {Cluster: "c", Machine: "a"},
 	} {
 		if n, err := cluster.Join(nil, o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q: %v", want, err)

@@ -35,7 +35,9 @@ const (
 
 // Machine is one of the cluster.
 type Machine struct {
-	Name    string            `json:"name"`
+	Name string `json:"name"`
+	// Process tells a server from another one that was given the same name.
+	Process string            `json:"process"`
 	Labels  map[string]string `json:"labels"`
 	Version string            `json:"version"`
 	Load    Load              `json:"load"`
@@ -43,9 +45,6 @@ type Machine struct {
 	// Heard is when it was heard of last, by the clock of who says so.
 	Heard time.Time `json:"heard"`
 }
-
-// beats is where machines say what they are.
-const beats = "nexus.machines"
 
 // Machines are those that were heard of since this one runs, by name.
 func (n *Node) Machines() []Machine {
@@ -70,44 +69,41 @@ func (n *Node) isUp(name string) bool {
 	return false
 }
 
-// Takes has the other machines told what this one takes, with what it says next. Until the first call, it is its processors.
-func (n *Node) Takes(l Load) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.load = l
-}
+// beats is where machines say what they are.
+func (n *Node) beats() string { return "nexus." + n.o.Cluster + ".machines" }
 
 // self is what this machine says of itself.
 func (n *Node) self(state State) Machine {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return Machine{Name: n.o.Machine, Labels: n.o.Labels, Version: n.o.Version, Load: n.load, State: state, Heard: time.Now()}
+	return Machine{Name: n.o.Machine, Process: n.process, Labels: n.o.Labels, Version: n.o.Version, Load: n.o.load(), State: state, Heard: time.Now()}
 }
 
 // beat says at once, and from then on, what this machine is, until the node is closed.
 func (n *Node) beat(ctx context.Context) {
 	every := time.NewTicker(beatEvery)
 	defer every.Stop()
+	var failed bool
 	for {
-		n.say(n.self(Up))
+		err := n.say(n.self(Up))
+		if err != nil && !failed {
+			n.log.Warn("the other machines are not told of this one", zap.Error(err))
+		}
+		failed = err != nil
 		select {
 		case <-every.C:
 		case <-ctx.Done():
-			n.say(n.self(Left))
+			_ = n.say(n.self(Left)) // else they find out
 			return
 		}
 	}
 }
 
-func (n *Node) say(m Machine) {
+func (n *Node) say(m Machine) error {
 	n.hear(m)
 	text, err := json.Marshal(m)
-	if err == nil {
-		err = n.nc.Publish(beats, text)
-	}
 	if err != nil {
-		n.log.Warn("the other machines are not told of this one", zap.Error(err))
+		return err
 	}
+	return n.nc.Publish(n.beats(), text)
 }
 
 // heard takes what another machine says of itself.
@@ -117,9 +113,13 @@ func (n *Node) heard(message *nats.Msg) {
 		n.log.Warn("a machine says what none says", zap.Int("bytes", len(message.Data)), zap.Error(err))
 		return
 	}
-	if m.Name != n.o.Machine {
-		m.Heard = time.Now() // clocks differ
+	m.Heard = time.Now() // clocks differ
+	switch {
+	case m.Name != n.o.Machine:
 		n.hear(m)
+	case m.Process != n.process && m.State == Up && m.Heard.Sub(n.twin) > time.Minute:
+		n.twin = m.Heard
+		n.log.Error("another server is this machine, too: each agent of one is the other's", zap.String("machine", m.Name))
 	}
 }
 

@@ -2,10 +2,10 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
-	"runtime"
 	"sync"
 	"time"
 
@@ -23,18 +23,22 @@ var ErrNoQuorum = errors.New("a majority of the machines is not reached")
 const (
 	// agreePatience bounds one question to all machines.
 	agreePatience = 5 * time.Second
-	retryEvery    = 200 * time.Millisecond
-	reachPatience = 2 * time.Second // for a machine that is known, until it takes connections
+	// leaderPatience bounds the question for what there is to agree on, which nobody answers while the machines elect who leads.
+	leaderPatience = 2 * time.Second
+	retryEvery     = 200 * time.Millisecond
+	reachPatience  = 2 * time.Second // for a machine that is known, until it takes connections
 )
 
 // Node is this machine of a cluster. Its methods may be called from any goroutine.
 type Node struct {
-	o      Options
-	log    *zap.Logger
-	nc     *nats.Conn
-	js     jetstream.JetStream
-	tunnel *tunnel.Tunnel
-	beats  *nats.Subscription
+	o       Options
+	log     *zap.Logger
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	tunnel  *tunnel.Tunnel
+	process string             // chance
+	twin    time.Time          // when another one of this name was told of; of the goroutine that hears the others
+	others  *nats.Subscription // to what the other machines say
 
 	once    sync.Once // over Close
 	stop    context.CancelFunc
@@ -42,7 +46,6 @@ type Node struct {
 	agreed  chan struct{} // closed once claims are known
 
 	mu       sync.Mutex
-	load     Load
 	machines map[string]Machine
 	bucket   jetstream.KeyValue // nil until agreed
 	claims   map[string]Claim   // as far as they are known here
@@ -58,13 +61,12 @@ func Join(nc *nats.Conn, o Options) (*Node, error) {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	n := &Node{o: o, log: o.Log, nc: nc, tunnel: tunnel.New(nc), machines: map[string]Machine{}, claims: map[string]Claim{}, agreed: make(chan struct{})}
-	n.load.Processors = runtime.NumCPU()
+	n := &Node{o: o, log: o.Log, nc: nc, tunnel: tunnel.New(nc), process: rand.Text(), machines: map[string]Machine{}, claims: map[string]Claim{}, agreed: make(chan struct{})}
 	var err error
 	if n.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(agreePatience)); err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", err)
 	}
-	if n.beats, err = nc.Subscribe(beats, n.heard); err != nil {
+	if n.others, err = nc.Subscribe(n.beats(), n.heard); err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -80,23 +82,23 @@ func (n *Node) Close() {
 	n.once.Do(func() {
 		n.stop()
 		n.running.Wait()
-		_ = n.beats.Unsubscribe()
+		_ = n.others.Unsubscribe()
 		n.tunnel.Close()
 		_ = n.nc.FlushTimeout(time.Second) // that this machine leaves
 	})
 }
 
 // at is where a machine takes connections.
-func at(machine string) string { return "nexus.at." + machine }
+func (n *Node) at(machine string) string { return "nexus." + n.o.Cluster + ".at." + machine }
 
 // Listen takes the connections that other machines, or this one, make to this one.
-func (n *Node) Listen() (net.Listener, error) { return n.tunnel.Listen(at(n.o.Machine)) }
+func (n *Node) Listen() (net.Listener, error) { return n.tunnel.Listen(n.at(n.o.Machine)) }
 
 // Dial connects to a machine. One that has joined may be known a moment before it is reached. The connection ends
 // when the machine is not heard of any more.
 func (n *Node) Dial(ctx context.Context, machine string) (net.Conn, error) {
 	for patience := reachPatience; ; patience -= retryEvery {
-		c, err := n.tunnel.Dial(ctx, at(machine))
+		c, err := n.tunnel.Dial(ctx, n.at(machine))
 		if err == nil {
 			return c, nil
 		}
@@ -104,6 +106,19 @@ func (n *Node) Dial(ctx context.Context, machine string) (net.Conn, error) {
 			continue
 		}
 		return nil, fmt.Errorf("the machine %s is not reached: %w", machine, err)
+	}
+}
+
+// Check says why the machines do not agree on anything, as far as that is known; nil if they do.
+func (n *Node) Check() error {
+	if !n.nc.IsConnected() {
+		return errors.New("NATS is not reached")
+	}
+	select {
+	case <-n.agreed:
+		return nil
+	default:
+		return ErrNoQuorum
 	}
 }
 

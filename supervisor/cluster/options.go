@@ -3,33 +3,31 @@ package cluster
 import (
 	"fmt"
 	"regexp"
+	"unicode/utf8"
 
 	"go.uber.org/zap"
 )
 
 // Options say which machine this is.
 type Options struct {
-	// Machine is its name: letters, digits, - and _, at most 64.
-	Machine string
-	// Replicas is on how many machines what they agree on is kept: 3, or fewer if there are fewer.
+	// Cluster is its name and Machine this machine's: letters, digits, - and _, at most 64. Several clusters may use one NATS.
+	Cluster, Machine string
+	// Replicas is on how many servers of NATS what the machines agree on is kept: 3, or fewer if there are fewer. A NATS of one server keeps it once.
 	Replicas int
 	// Labels say what the machine is good for.
 	Labels map[string]string
+	// MaxAgents is how many agents it takes, as it tells the others; 0 for no bound.
+	MaxAgents int
+	// Agents counts those that it has; nil counts none.
+	Agents Counter
 	// Version is that of the program.
 	Version string
 	Log     *zap.Logger
 }
 
-// Load is what a machine has, and what of it is taken.
-type Load struct {
-	Processors  int   `json:"processors"`
-	MemoryBytes int64 `json:"memory_bytes"`
-	FreeBytes   int64 `json:"free_bytes"`
-	Agents      int   `json:"agents"`
-}
-
 const (
-	maxName = 64
+	maxName   = 64
+	maxLabels = 32
 	// maxReplicas is what JetStream can do.
 	maxReplicas = 5
 )
@@ -44,15 +42,29 @@ func CheckName(what, name string) error {
 	return nil
 }
 
+// CheckLabel says what is wrong with a label.
+func CheckLabel(label, value string) error {
+	if !nameForm.MatchString(label) || len(value) > maxName || !utf8.ValidString(value) {
+		return fmt.Errorf("a label is a name of letters, digits, - and _, and a value of at most %d bytes: %.80q", maxName, label+"="+value)
+	}
+	return nil
+}
+
 // check says what is wrong with the options.
 func (o *Options) check() error {
+	if len(o.Labels) > maxLabels {
+		return fmt.Errorf("a machine has at most %d labels, not %d", maxLabels, len(o.Labels))
+	}
 	for label, value := range o.Labels {
-		if !nameForm.MatchString(label) || len(value) > maxName {
-			return fmt.Errorf("a label is a name of letters, digits, - and _, and a value of at most %d bytes: %.80q", maxName, label+"="+value)
+		if err := CheckLabel(label, value); err != nil {
+			return err
 		}
 	}
 	if o.Replicas < 1 || o.Replicas > maxReplicas {
 		return fmt.Errorf("what the machines agree on is kept on 1 to %d of them, not on %d", maxReplicas, o.Replicas)
+	}
+	if err := CheckName("cluster", o.Cluster); err != nil {
+		return err
 	}
 	return CheckName("machine", o.Machine)
 }

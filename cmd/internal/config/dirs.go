@@ -21,7 +21,7 @@ func (h Home) Path(elem ...string) string {
 
 // OwnDirs are the directories in the home that are nexus's own (SPEC §2.1). No
 // agent works in one.
-var OwnDirs = []string{sessionsDir, runDir, logsDir, plansDir, cacheDir}
+var OwnDirs = []string{sessionsDir, runDir, logsDir, plansDir, cacheDir, clusterDir}
 
 const (
 	sessionsDir = "sessions"
@@ -29,6 +29,7 @@ const (
 	logsDir     = "logs"
 	plansDir    = "plans"
 	cacheDir    = "cache"
+	clusterDir  = "cluster"
 )
 
 // SessionsDir holds the conversations of named agents.
@@ -52,6 +53,9 @@ func (h Home) PlansDir() string { return h.Path(plansDir) }
 
 // CacheDir holds what checkers keep. The runner of one makes it.
 func (h Home) CacheDir() string { return h.Path(cacheDir) }
+
+// ClusterDir holds what the machines of a cluster agree on, as this one has it. The program that keeps it makes it.
+func (h Home) ClusterDir(cluster, machine string) string { return h.Path(clusterDir, cluster, machine) }
 
 // Owns reports whether a directory is the home itself, or in one of OwnDirs.
 func (h Home) Owns(dir string) bool {

@@ -24,6 +24,9 @@ var (
 // dialPatience bounds the wait for whoever listens: it may have gone without a word.
 const dialPatience = 5 * time.Second
 
+// flushPatience is how long the server may take to know who listens.
+const flushPatience = time.Second
+
 // maxWaiting is how many connections may wait for Accept; further ones are refused.
 const maxWaiting = 128
 
@@ -116,7 +119,10 @@ func (t *Tunnel) Listen(subject string) (*Listener, error) {
 	if l.heard, err = t.nc.Subscribe(subject, l.asked); err != nil {
 		return nil, fmt.Errorf("listen at %s: %w", subject, err)
 	}
-	return l, t.nc.Flush() // whoever connects from now on is heard
+	if t.nc.IsConnected() {
+		_ = t.nc.FlushTimeout(flushPatience) // whoever connects from now on is heard; without a server, once there is one
+	}
+	return l, nil
 }
 
 // asked takes a request for a connection: its data is where the other side listens.

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+
+	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/cmd/internal/config"
+	"nexus.internal/supervisor/cluster"
+	"nexus.internal/supervisor/cluster/identity"
+	"nexus.internal/supervisor/cluster/runner"
+	"nexus.internal/supervisor/proc"
+)
+
+// clusterOptions are the flags by which a server is a machine of a cluster.
+type clusterOptions struct {
+	identity.Spec
+	files       string // as nexus cluster init makes them
+	nats        string // servers that are there already
+	credentials string
+	labels      map[string]string
+	maxAgents   uint32
+	program     string // the path of nexus-cluster; "" with nats
+}
+
+func (o *clusterOptions) flags(set *pflag.FlagSet) {
+	set.StringVar(&o.Cluster, "cluster", "", "be a machine of the cluster `NAME`")
+	set.StringVar(&o.files, "cluster-files", "", "be the machine that `DIR` is for, as nexus cluster init made it; the flags of a cluster say otherwise where they are given")
+	set.StringVar(&o.Machine, "machine", "", "`NAME` of this machine in the cluster (default: the name of the host)")
+	set.StringVar(&o.Listen, "listen-cluster", "", "`HOST:PORT` where the other machines reach this one")
+	set.StringSliceVar(&o.Join, "join", nil, "`HOST:PORT` of each machine of the cluster, of this one, too; may be repeated")
+	set.StringVar(&o.nats, "nats", "", "be one by the NATS that is at `URL` already, with JetStream; further URLs after commas")
+	set.StringVar(&o.credentials, "nats-creds", "", "`FILE` with the credentials for --nats")
+	set.StringToStringVar(&o.labels, "label", nil, "`NAME=VALUE` that tells what this machine is good for; may be repeated")
+	set.Uint32Var(&o.maxAgents, "max-agents", 0, "agents that this machine takes, as it tells the others; 0 for no bound")
+}
+
+// on reports whether the server is a machine of a cluster.
+func (o *clusterOptions) on() bool { return o.Cluster != "" || o.files != "" }
+
+// complete takes what the files say, finds the program, and says what is wrong.
+func (o *clusterOptions) complete(set *pflag.FlagSet) error {
+	if !o.on() {
+		for _, name := range []string{"machine", "listen-cluster", "join", "nats", "nats-creds", "label", "max-agents"} {
+			if set.Changed(name) {
+				return cli.Usage("--%s is of a machine in a cluster: say --cluster NAME or --cluster-files DIR", name)
+			}
+		}
+		return nil
+	}
+	for label, value := range o.labels {
+		if err := cluster.CheckLabel(label, value); err != nil {
+			return cli.Usage("--label: %v", err)
+		}
+	}
+	if o.files != "" {
+		if err := o.read(); err != nil {
+			return err
+		}
+	}
+	if o.Machine == "" {
+		host, _ := os.Hostname()
+		o.Machine, _, _ = strings.Cut(host, ".")
+		if cluster.CheckName("machine", o.Machine) != nil {
+			return cli.Usage("the name of the host, %q, is none of a machine: say --machine NAME", host)
+		}
+	}
+	if err := errors.Join(cluster.CheckName("cluster", o.Cluster), cluster.CheckName("machine", o.Machine)); err != nil {
+		return cli.Usage("%v", err)
+	}
+	if o.nats != "" {
+		return o.completeNATS()
+	}
+	if o.credentials != "" {
+		return cli.Usage("--nats-creds is for a NATS that is there already: say --nats URL")
+	}
+	if err := o.checkAddresses(); err != nil {
+		return err
+	}
+	var err error
+	o.program, err = findProgram("nexus-cluster")
+	return err
+}
+
+// read takes what the files say, but for what flags say.
+func (o *clusterOptions) read() error {
+	dir, err := filepath.Abs(o.files)
+	if err != nil {
+		return err
+	}
+	o.files = dir
+	said, err := identity.Read(dir)
+	if err != nil {
+		return fmt.Errorf("--cluster-files: %w", err)
+	}
+	for _, of := range []struct{ flag, file *string }{{&o.Cluster, &said.Cluster}, {&o.Machine, &said.Machine}, {&o.Listen, &said.Listen}} {
+		if *of.flag == "" {
+			*of.flag = *of.file
+		}
+	}
+	if len(o.Join) == 0 {
+		o.Join = said.Join
+	}
+	_, err = identity.TLS(dir)
+	return err
+}
+
+// completeNATS checks the flags beside --nats.
+func (o *clusterOptions) completeNATS() error {
+	if o.files != "" || o.Listen != "" || len(o.Join) > 0 {
+		return cli.Usage("with --nats, the servers of NATS are those that are there: without --cluster-files, --listen-cluster and --join")
+	}
+	if o.credentials != "" {
+		if _, err := os.Stat(o.credentials); err != nil {
+			return fmt.Errorf("--nats-creds: %w", err)
+		}
+	}
+	return nil
+}
+
+// checkAddresses says what is wrong with where the machines listen.
+func (o *clusterOptions) checkAddresses() error {
+	if o.Listen == "" {
+		return cli.Usage("say --listen-cluster HOST:PORT, where the other machines reach this one")
+	}
+	if err := cluster.CheckJoin(o.Join); err != nil {
+		return cli.Usage("--join: %v", err)
+	}
+	host, _, err := cluster.SplitAddress(o.Listen)
+	if err != nil {
+		return cli.Usage("--listen-cluster: %v", err)
+	}
+	if o.files == "" && !cluster.OnLoopback(o.Listen) {
+		return cli.Usage("other machines reach %s, and there are no certificates: make them by nexus cluster init, and say --cluster-files DIR", o.Listen)
+	}
+	// A machine that joins the others alone counts one too few. One that listens at each of its addresses, or is
+	// joined by a name, may be among them all the same.
+	ip := net.ParseIP(host)
+	named := func(address string) bool {
+		host, _, _ := cluster.SplitAddress(address) // as it was checked
+		return net.ParseIP(host) == nil
+	}
+	if ip != nil && !ip.IsUnspecified() && !slices.Contains(o.Join, o.Listen) && !slices.ContainsFunc(o.Join, named) {
+		return cli.Usage("--join names each machine of the cluster, and this one, %s, is not among them", o.Listen)
+	}
+	return nil
+}
+
+// membership is a server's part in a cluster. A nil one is that of a server that is in none.
+type membership struct {
+	o      clusterOptions
+	log    *zap.Logger
+	engine *runner.Runner // nil with a NATS that is there already
+	link   *cluster.Link
+	node   *cluster.Node // nil before join
+}
+
+// enterCluster starts what makes this machine one with others; nil if it is to be none.
+func enterCluster(ctx context.Context, o clusterOptions, cfg *config.Config, level string, guard *proc.Guard, log *zap.Logger) (*membership, error) {
+	if !o.on() {
+		return nil, nil
+	}
+	m := &membership{o: o, log: log.Named("cluster")}
+	var err error
+	if o.nats != "" {
+		m.link, err = cluster.ConnectTo(o.nats, o.credentials, m.log)
+		return m, err
+	}
+	said := cluster.EngineOptions{Cluster: o.Cluster, Machine: o.Machine, Listen: o.Listen, Join: o.Join, Dir: cfg.Home.ClusterDir(o.Cluster, o.Machine)}
+	if o.files != "" {
+		said.Certificates = &o.files
+	}
+	if m.engine, err = runner.Start(ctx, runner.Options{Program: o.program, Level: level, Engine: said, Guard: guard, Log: m.log}); err != nil {
+		return nil, err
+	}
+	if m.link, err = cluster.Connect(m.engine, m.log); err != nil {
+		m.engine.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// join has the other machines know this one.
+func (m *membership) join(agents cluster.Counter, version string) (err error) {
+	replicas := 3
+	if m.engine != nil {
+		replicas = min(replicas, len(m.o.Join))
+	}
+	m.node, err = cluster.Join(m.link.NATS(), cluster.Options{
+		Cluster: m.o.Cluster, Machine: m.o.Machine, Replicas: replicas, Labels: m.o.labels, MaxAgents: int(m.o.maxAgents), Agents: agents,
+		Version: version, Log: m.log,
+	})
+	return err
+}
+
+// close leaves the cluster, and ends all that it started.
+func (m *membership) close() {
+	if m == nil {
+		return
+	}
+	if m.node != nil {
+		m.node.Close()
+	}
+	m.link.Close()
+	if m.engine != nil {
+		m.engine.Close()
+	}
+}
+
+// warnings are why the machine does not take part as it should.
+func (m *membership) warnings() []string {
+	if m == nil || m.node == nil {
+		return nil
+	}
+	if m.engine != nil {
+		if _, err := m.engine.Ready(); err != nil {
+			return []string{"cluster: " + err.Error()}
+		}
+	}
+	if err := m.node.Check(); err != nil {
+		return []string{"cluster: " + err.Error()}
+	}
+	return nil
+}
