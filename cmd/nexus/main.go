@@ -42,6 +42,7 @@ func program() *cli.App {
 	app.Add(serveCommand(app))
 	app.Add(configCommand(app))
 	app.Add(initCommand(app))
+	app.Add(clusterCommand(app))
 	app.Add(doctorCommand(app))
 	app.Add(logsCommand(app))
 	app.Add(topCommand(app))

@@ -25,7 +25,7 @@ func VerbsOnly(cmd *cobra.Command, args []string) error {
 }
 
 // nexusVerbs are the verbs that nexus has and nexus-rpc has not.
-var nexusVerbs = []string{"acp", "backup", "chaos", "config", "doctor", "init", "logs", "probe", "restore", "serve", "top"}
+var nexusVerbs = []string{"acp", "backup", "chaos", "cluster", "config", "doctor", "init", "logs", "probe", "restore", "serve", "top"}
 
 // unknownVerb is the usage error for a verb that parent has not.
 func unknownVerb(parent *cobra.Command, name string) error {

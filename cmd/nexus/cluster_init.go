@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/supervisor/cluster/identity"
+)
+
+// clusterCommand is nexus cluster.
+func clusterCommand(app *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cluster",
+		Short: "Make several machines one",
+		Args:  cli.VerbsOnly,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(clusterInitCommand(app))
+	return cmd
+}
+
+func clusterInitCommand(app *cli.App) *cobra.Command {
+	var c identity.Cluster
+	cmd := &cobra.Command{
+		Use:   "init DIR MACHINE=HOST:PORT…",
+		Short: "Make the certificates by which the machines of a cluster know each other",
+		Long: "Makes in DIR, for each machine, a directory MACHINE that is to be copied there, for nexus serve --cluster-files: its\n" +
+			"certificate, and where all machines are. HOST:PORT is where the other machines reach it. DIR is new or empty. If it is\n" +
+			"of a cluster already, machines are added, and those that are named again get a new certificate; copy all directories\n" +
+			"then. DIR/ca-key.pem is for that alone: whoever has it can add machines.",
+		Example: "  nexus cluster init farm a=10.0.0.1:8766 b=10.0.0.2:8766 c=10.0.0.3:8766",
+		Args:    cli.Args(2, 1+100),
+		RunE: func(_ *cobra.Command, args []string) error {
+			for _, arg := range args[1:] {
+				a, err := identity.ParseAddress(arg)
+				if err != nil {
+					return cli.Usage("%v", err)
+				}
+				c.Machines = append(c.Machines, a)
+			}
+			specs, err := identity.Init(args[0], c)
+			if err != nil {
+				return fmt.Errorf("make a cluster in %s: %w", args[0], err)
+			}
+			if app.Structured() {
+				return app.PrintValue(specs)
+			}
+			for _, s := range specs {
+				if _, err := fmt.Fprintf(app.Stdout, "%s (%s): nexus serve --cluster-files %s\n", s.Machine, s.Listen, filepath.Join(args[0], s.Machine)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&c.Name, "name", "nexus", "`NAME` of the cluster")
+	withoutFlags(cmd, "it needs no server", "port", "api-key", "home")
+	return cmd
+}
