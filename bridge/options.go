@@ -36,11 +36,12 @@ type Store interface {
 	events.History
 }
 
-// Status is what the server's process tells of itself, for GET /readyz and GET /metrics.
+// Status is what the server's process tells of itself, for GET /readyz, GET /metrics and list_nodes.
 type Status interface {
 	httpd.Health
 	metrics.ModelStats
 	metrics.SpareStats
+	methods.NodeLister
 }
 
 // Options are what a Server needs. Zero durations mean the default beside them.

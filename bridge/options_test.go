@@ -136,4 +136,10 @@ func (f figures) Checks() []httpd.Check {
 }
 func (figures) Warnings() []string                   { return []string{"a key is missing"} }
 func (f figures) Spares() (waiting int, used uint64) { return 0, 0 }
-func (f figures) Models() metrics.Models             { return metrics.Models{Running: f.running} }
+
+func (f figures) Nodes() api.ListNodesResult {
+	return api.ListNodesResult{Node: "a", Nodes: []api.NodeInfo{{
+		Node: "a", State: "up", Labels: map[string]string{"gpu": "none"}, Version: "v1", Processors: 4, Agents: 2, LastHeard: "2026-01-02T03:04:05Z",
+	}}}
+}
+func (f figures) Models() metrics.Models { return metrics.Models{Running: f.running} }

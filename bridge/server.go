@@ -69,7 +69,7 @@ func New(o Options) (*Server, error) {
 	tasks := task.NewRunner(task.Options{Agents: s.agents, Dir: filepath.Join(o.PlansDir, "tasks"), Requests: s.requests, Log: s.log})
 	s.plans = plan.NewRunner(plan.Options{Agents: s.agents, Tasks: tasks, Dir: o.PlansDir, Requests: s.requests, Log: s.log})
 	methods.Register(s.router, methods.Options{
-		Agents: s.agents, Plans: s.plans, Tasks: tasks, Keys: o.Keys, Codes: &s.codes, Checker: o.Runtime, Notes: o.Notes, Requests: s.requests,
+		Nodes: o.Status, Agents: s.agents, Plans: s.plans, Tasks: tasks, Keys: o.Keys, Codes: &s.codes, Checker: o.Runtime, Notes: o.Notes, Requests: s.requests,
 		Addr: o.Addr, Version: o.Version, Log: s.log,
 	})
 	s.lines = rpc.NewLineLimit(o.Log.Named("access"))

@@ -161,6 +161,10 @@ var (
 		Name: "list_kinds", Scope: Global, Effect: Reads, Agents: AnyAgent, Draining: true,
 		Summary: "List the kinds of agents of other makes that create_agent takes",
 	}
+	ListNodes = Def[None, ListNodesResult]{
+		Name: "list_nodes", Scope: Global, Effect: Reads, Draining: true,
+		Summary: "List the machines of the cluster that the server is one of, or its machine alone",
+	}
 	ListSessions = Def[ListSessionsParams, ListSessionsResult]{
 		Name: "list_sessions", Scope: Global, Effect: Reads,
 		Summary: "List the saved sessions, the latest used first",
@@ -424,7 +428,7 @@ var (
 // Methods is every method of the façade, in the order of the reference, those of an agent alone
 // last. It must not be changed.
 var Methods = []Method{
-	CreateAgent.Row(), DestroyAgent.Row(), ListAgents.Row(), ListKinds.Row(), ListSessions.Row(), LoadSession.Row(), Fork.Row(), SaveSession.Row(), CloneSession.Row(),
+	CreateAgent.Row(), DestroyAgent.Row(), ListAgents.Row(), ListKinds.Row(), ListNodes.Row(), ListSessions.Row(), LoadSession.Row(), Fork.Row(), SaveSession.Row(), CloneSession.Row(),
 	RenameSession.Row(), DeleteSession.Row(), GetAgentSummaries.Row(), Discover.Row(), ShutdownServer.Row(), RotateKey.Row(), CreateKey.Row(),
 	ListKeys.Row(), CreatePageCode.Row(), RevokeKey.Row(), ExecuteTask.Row(), CreatePlan.Row(), ValidateCode.Row(), RunPlan.Row(), ListRuns.Row(), GetRun.Row(),
 	UpdateContext.Row(), GetNotes.Row(), Send.Row(), Cancel.Row(), Shutdown.Row(), GetTokens.Row(), GetContext.Row(), GetMessages.Row(), Compact.Row(), NewSession.Row(), Undo.Row(),

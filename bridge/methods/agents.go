@@ -112,6 +112,10 @@ func (m *agentMethods) kinds(context.Context, *rpc.Call, api.None) (api.ListKind
 	return api.ListKindsResult{Kinds: agents.KindList(m.agents)}, nil
 }
 
+func (m *agentMethods) listNodes(context.Context, *rpc.Call, api.None) (api.ListNodesResult, error) {
+	return m.nodes.Nodes(), nil
+}
+
 func (m *agentMethods) shutdownServer(context.Context, *rpc.Call, api.None) (api.SuccessResult, error) {
 	m.requests.Close()
 	return api.SuccessResult{Success: true}, nil

@@ -23,8 +23,12 @@ type CodeChecker interface {
 	Check(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error)
 }
 
+// NodeLister tells of the machines that the server is one of. It is safe for concurrent use.
+type NodeLister interface{ Nodes() api.ListNodesResult }
+
 // Options are what the handlers need, all of it.
 type Options struct {
+	Nodes   NodeLister
 	Agents  *agents.Registry
 	Plans   *plan.Runner
 	Tasks   *task.Runner
@@ -43,6 +47,7 @@ type Options struct {
 type (
 	agentMethods struct {
 		agents   *agents.Registry
+		nodes    NodeLister
 		turns    *turnMethods
 		requests *rpc.DrainGroup
 	}
@@ -75,7 +80,7 @@ type (
 // Register gives each method of the table its code.
 func Register(r *rpc.Router, o Options) {
 	turns := &turnMethods{agents: o.Agents, plans: o.Plans, tasks: o.Tasks, log: o.Log}
-	all := &agentMethods{agents: o.Agents, turns: turns, requests: o.Requests}
+	all := &agentMethods{agents: o.Agents, nodes: o.Nodes, turns: turns, requests: o.Requests}
 	conversation, settings := &conversationMethods{o.Agents}, &settingsMethods{o.Agents, o.Notes}
 	sessions, mcp := &sessionMethods{o.Agents}, &mcpMethods{o.Agents}
 	tasks := &taskMethods{agents: o.Agents, tasks: o.Tasks, checker: o.Checker, checks: newCheckTurns()}
@@ -85,6 +90,7 @@ func Register(r *rpc.Router, o Options) {
 	rpc.Handle(r, api.DestroyAgent, all.destroy)
 	rpc.HandleEverywhere(r, api.ListAgents, all.list, nil, everyAgent)
 	rpc.Handle(r, api.ListKinds, all.kinds)
+	rpc.Handle(r, api.ListNodes, all.listNodes)
 	rpc.HandleEverywhere(r, api.GetAgentSummaries, all.summaries, nil, everySummary)
 	rpc.Handle(r, api.ShutdownServer, all.shutdownServer)
 	document := sync.OnceValues(func() (jsontext.Value, error) { return openrpc.Document(o.Version, "http://"+o.Addr) })

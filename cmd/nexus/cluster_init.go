@@ -14,11 +14,23 @@ import (
 func clusterCommand(app *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
-		Short: "Make several machines one",
+		Short: "Make several machines one, or list them",
 		Args:  cli.VerbsOnly,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(clusterInitCommand(app))
+	cmd.AddCommand(clusterInitCommand(app), &cobra.Command{
+		Use:   "status",
+		Short: "List the machines of the cluster that the server is one of; the same as nodes",
+		Args:  cli.Args(0, 0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			nodes, _, err := cmd.Root().Find([]string{"nodes"})
+			if err != nil {
+				return err
+			}
+			nodes.SetContext(cmd.Context())
+			return nodes.RunE(nodes, args)
+		},
+	})
 	return cmd
 }
 

@@ -334,7 +334,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Supervisor:         sup,
 		Runtime:            programs{&admission{a.config, catalogue, a.o.scenario != "", dir, models}, newCheckers(a.o.child, a.config, a.cfg, a.guard, a.log)},
 		Store:              agentStore{kept, models},
-		Status:             status{home: string(a.cfg.Home), lock: a.homeLock, sessions: catalogue, config: a.config, models: models, spares: spares, logs: recorder, machines: a.machines},
+		Status:             status{home: string(a.cfg.Home), lock: a.homeLock, sessions: catalogue, config: a.config, models: models, spares: spares, logs: recorder, machines: a.machines, agents: sup, version: a.version},
 		Sessions:           catalogue,
 		Keys:               a.files.keys,
 		Addr:               a.listener.Addr().String(),

@@ -13,6 +13,7 @@ import (
 	"nexus.internal/cmd/internal/sessionlog"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/supervisor/broker"
+	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/stdio"
 )
 
@@ -26,6 +27,8 @@ type status struct {
 	spares   *stdio.Spares
 	logs     *sessionlog.Recorder // nil if sessions are not logged
 	machines *membership
+	agents   cluster.Counter
+	version  string
 }
 
 func (s status) Checks() []httpd.Check {

@@ -19,12 +19,12 @@ type Load struct {
 // Counter counts the agents of this machine. It is safe for concurrent use.
 type Counter interface{ Count() int }
 
-// load is that of this machine now.
-func (o *Options) load() Load {
-	l := Load{Processors: runtime.NumCPU(), MaxAgents: o.MaxAgents}
+// Measure is the load of this machine now; agents may be nil.
+func Measure(agents Counter) Load {
+	l := Load{Processors: runtime.NumCPU()}
 	l.MemoryBytes, l.FreeBytes = memory()
-	if o.Agents != nil {
-		l.Agents = o.Agents.Count()
+	if agents != nil {
+		l.Agents = agents.Count()
 	}
 	return l
 }

@@ -74,7 +74,9 @@ func (n *Node) beats() string { return "nexus." + n.o.Cluster + ".machines" }
 
 // self is what this machine says of itself.
 func (n *Node) self(state State) Machine {
-	return Machine{Name: n.o.Machine, Process: n.process, Labels: n.o.Labels, Version: n.o.Version, Load: n.o.load(), State: state, Heard: time.Now()}
+	load := Measure(n.o.Agents)
+	load.MaxAgents = n.o.MaxAgents
+	return Machine{Name: n.o.Machine, Process: n.process, Labels: n.o.Labels, Version: n.o.Version, Load: load, State: state, Heard: time.Now()}
 }
 
 // beat says at once, and from then on, what this machine is, until the node is closed.

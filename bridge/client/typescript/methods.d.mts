@@ -163,6 +163,26 @@ export type ListKindsResult = {
   }>;
 };
 
+export type ListNodesParams = {
+};
+export type ListNodesResult = {
+  cluster: string | null;
+  node: string;
+  problem: string | null;
+  nodes: Array<{
+    node: string;
+    state: "up" | "lost" | "left";
+    labels: Record<string, string>;
+    version: string;
+    processors: number;
+    memory_bytes: number | null;
+    free_memory_bytes: number | null;
+    agents: number;
+    max_agents: number | null;
+    last_heard: string;
+  }>;
+};
+
 export type ListSessionsParams = {
   offset?: number | null;
   limit?: number | null;
@@ -992,6 +1012,8 @@ export interface Methods {
   listAgents(params?: ListAgentsParams, options?: CallOptions): Promise<ListAgentsResult>;
   /** List the kinds of agents of other makes that create_agent takes. */
   listKinds(params?: ListKindsParams, options?: CallOptions): Promise<ListKindsResult>;
+  /** List the machines of the cluster that the server is one of, or its machine alone. */
+  listNodes(params?: ListNodesParams, options?: CallOptions): Promise<ListNodesResult>;
   /** List the saved sessions, the latest used first. */
   listSessions(params?: ListSessionsParams, options?: CallOptions): Promise<ListSessionsResult>;
   /** Start an agent from a saved session. */

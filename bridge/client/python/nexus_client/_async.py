@@ -62,6 +62,10 @@ class AsyncMethods:
         """List the kinds of agents of other makes that create_agent takes."""
         return cast(results.ListKinds, await self._call("list_kinds", locals()))
 
+    async def list_nodes(self) -> results.ListNodes:
+        """List the machines of the cluster that the server is one of, or its machine alone."""
+        return cast(results.ListNodes, await self._call("list_nodes", locals()))
+
     async def list_sessions(
         self,
         offset: Optional[int] = None,

@@ -160,6 +160,26 @@ class ListKinds(TypedDict):
     kinds: List[KindInfo]
 
 
+class NodeInfo(TypedDict):
+    node: str
+    state: Literal["up", "lost", "left"]
+    labels: Dict[str, str]
+    version: str
+    processors: int
+    memory_bytes: Optional[int]
+    free_memory_bytes: Optional[int]
+    agents: int
+    max_agents: Optional[int]
+    last_heard: str
+
+
+class ListNodes(TypedDict):
+    cluster: Optional[str]
+    node: str
+    problem: Optional[str]
+    nodes: List[NodeInfo]
+
+
 class _SavedSession(TypedDict):
     name: str
     message_count: int
