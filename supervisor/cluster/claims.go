@@ -161,11 +161,17 @@ func (n *Node) change(ctx context.Context, do func(context.Context, jetstream.Ke
 func (n *Node) follow(ctx context.Context) {
 	reached := n.nc.StatusChanged(nats.CONNECTED)
 	defer n.nc.RemoveStatusListener(reached)
+	var told string
 	for ctx.Err() == nil {
-		if err := n.followOnce(ctx, reached); err != nil && ctx.Err() == nil && !errors.Is(err, errAnew) {
-			n.log.Info("the machines do not agree yet", zap.Error(err))
-			_ = ratelimit.Sleep(ctx, retryEvery)
+		err := n.followOnce(ctx, reached)
+		if ctx.Err() != nil || errors.Is(err, errAnew) {
+			continue
 		}
+		if err.Error() != told { // once for each reason
+			told = err.Error()
+			n.log.Info("the machines do not agree yet", zap.Error(err))
+		}
+		_ = ratelimit.Sleep(ctx, retryEvery)
 	}
 }
 

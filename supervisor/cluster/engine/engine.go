@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -110,7 +111,7 @@ func Start(o Options) (*Engine, error) {
 		return nil, fmt.Errorf("start the cluster's server: %w", err)
 	}
 	if o.Log != nil {
-		e.server.SetLoggerV2(engineLog{o.Log}, false, false, false)
+		e.server.SetLoggerV2(&engineLog{log: o.Log, said: map[string]time.Time{}}, false, false, false)
 	}
 	e.server.Start()
 	if !e.server.ReadyForConnections(patience) {
@@ -130,15 +131,32 @@ func (e *Engine) Close() {
 	e.server.WaitForShutdown()
 }
 
-// engineLog writes what the server of NATS says into our log, a level lower where it says much.
-type engineLog struct{ log *zap.Logger }
+// sayEvery is how often the same is said at most: a machine that is not let in tries again at once.
+const sayEvery = 10 * time.Second
 
-func (l engineLog) say(level func(string, ...zap.Field), format string, args ...any) {
-	level("cluster", zap.String("says", fmt.Sprintf(format, args...)))
+// engineLog writes what the server of NATS says into our log, a level lower where it says much.
+type engineLog struct {
+	log *zap.Logger
+
+	mu   sync.Mutex
+	said map[string]time.Time // by format, of which the server has so many
 }
-func (l engineLog) Noticef(format string, args ...any) { l.say(l.log.Debug, format, args...) }
-func (l engineLog) Warnf(format string, args ...any)   { l.say(l.log.Info, format, args...) }
-func (l engineLog) Errorf(format string, args ...any)  { l.say(l.log.Warn, format, args...) }
-func (l engineLog) Fatalf(format string, args ...any)  { l.say(l.log.Error, format, args...) }
-func (l engineLog) Debugf(string, ...any)              {}
-func (l engineLog) Tracef(string, ...any)              {}
+
+func (l *engineLog) say(level func(string, ...zap.Field), format string, args ...any) {
+	l.mu.Lock()
+	now := time.Now()
+	soon := now.Sub(l.said[format]) < sayEvery
+	if !soon {
+		l.said[format] = now
+	}
+	l.mu.Unlock()
+	if !soon {
+		level("cluster", zap.String("says", fmt.Sprintf(format, args...)))
+	}
+}
+func (l *engineLog) Noticef(format string, args ...any) { l.say(l.log.Debug, format, args...) }
+func (l *engineLog) Warnf(format string, args ...any)   { l.say(l.log.Info, format, args...) }
+func (l *engineLog) Errorf(format string, args ...any)  { l.say(l.log.Warn, format, args...) }
+func (l *engineLog) Fatalf(format string, args ...any)  { l.say(l.log.Error, format, args...) }
+func (l *engineLog) Debugf(string, ...any)              {}
+func (l *engineLog) Tracef(string, ...any)              {}

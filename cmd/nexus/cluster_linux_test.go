@@ -1,0 +1,182 @@
+package main_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tidwall/gjson"
+)
+
+// clusterAddresses are of machines that are all here, each with an address of its own.
+func clusterAddresses(t *testing.T, machines ...string) (args []string) {
+	t.Helper()
+	for i, machine := range machines {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:0", i+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		args = append(args, machine+"="+l.Addr().String())
+	}
+	return args
+}
+
+// initCluster makes the certificates of machines.
+func initCluster(t *testing.T, args ...string) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "farm")
+	out, err := exec.Command(filepath.Join(programs, "nexus"), append([]string{"cluster", "init", dir}, args...)...).CombinedOutput()
+	if err != nil || strings.Count(string(out), "nexus serve --cluster-files "+dir) != len(args) {
+		t.Fatalf("cluster init: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// newMachine starts the server that is a machine of a cluster.
+func newMachine(t *testing.T, files string, flags ...string) *live {
+	t.Helper()
+	return newLive(t, func(cmd *exec.Cmd) {
+		cmd.Args = append(append(cmd.Args, "--cluster-files", files), flags...)
+	})
+}
+
+// nodes are the machines that the server knows, with their states, as in "a up, b lost"; and whether they agree.
+func (s *live) nodes() (states string, agrees bool) {
+	result := gjson.Get(s.call("/", "list_nodes", `{}`), "result")
+	var all []string
+	for _, n := range result.Get("nodes").Array() {
+		all = append(all, n.Get("node").Str+" "+n.Get("state").Str)
+	}
+	return strings.Join(all, ", "), result.Get("problem").Type == gjson.Null
+}
+
+// untilNodes waits until the server knows these machines, and agrees with them.
+func (s *live) untilNodes(want string) {
+	s.Helper()
+	eventually(s.T, "the machines are "+want, func() (none struct{}, err error) {
+		if states, agrees := s.nodes(); states != want || !agrees {
+			err = fmt.Errorf("they are %s, agree: %t", states, agrees)
+		}
+		return none, err
+	})
+}
+
+// engine is the process of the nexus-cluster that the server has started.
+func (s *live) engine() (pid int, err error) {
+	processes, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return 0, err
+	}
+	for _, stat := range processes {
+		text, _ := os.ReadFile(stat) // it may have ended
+		fields := strings.Fields(string(text))
+		if len(fields) > 4 && fields[1] == "(nexus-cluster)" && fields[2] != "Z" && fields[3] == strconv.Itoa(s.cmd.Process.Pid) {
+			return strconv.Atoi(fields[0])
+		}
+	}
+	return 0, errors.New("the server has no nexus-cluster")
+}
+
+// Three servers are one cluster: each knows all, with what they are good for. An engine that is killed is started again; a server that is killed
+// leaves none and is missed, and found again when it is back; one that ends says so.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	addresses := clusterAddresses(t, "a", "b", "c")
+	dir := initCluster(t, addresses...)
+	a := newMachine(t, filepath.Join(dir, "a"), "--label", "gpu=none,zone=one", "--max-agents", "9")
+	b, c := newMachine(t, filepath.Join(dir, "b")), newMachine(t, filepath.Join(dir, "c"))
+	for _, s := range []*live{a, b, c} {
+		s.untilNodes("a up, b up, c up")
+	}
+	first := gjson.Get(b.call("/", "list_nodes", `{}`), "result")
+	if got := first.Get("nodes.0"); first.Get("cluster").Str != "nexus" || first.Get("node").Str != "b" || got.Get("labels.zone").Str != "one" ||
+		got.Get("max_agents").Int() != 9 || got.Get("processors").Int() < 1 || got.Get("free_memory_bytes").Int() < 1 || first.Get("nodes.1.max_agents").Type != gjson.Null {
+		t.Errorf("of a, b knows %s", first.Raw)
+	}
+
+	killed, err := a.engine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another engine runs", func() (pid int, err error) {
+		if pid, err = a.engine(); err == nil && pid == killed {
+			err = errors.New("it is the same one")
+		}
+		return pid, err
+	})
+	for _, s := range []*live{a, b} {
+		s.untilNodes("a up, b up, c up")
+	}
+
+	if err := b.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = b.cmd.Wait() // that it was killed
+	eventually(t, "the engine of the killed server is gone", func() (none struct{}, err error) {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(addresses[1], "b="))
+		if err == nil {
+			conn.Close()
+			return none, errors.New("it listens")
+		}
+		return none, nil
+	})
+	a.untilNodes("a up, b lost, c up")
+	b.again()
+	for _, s := range []*live{a, b, c} {
+		s.untilNodes("a up, b up, c up")
+	}
+	c.end()
+	a.untilNodes("a up, b up, c left")
+	b.end()
+	a.end()
+}
+
+// A machine with certificates of another authority, or without any, is not let in.
+func TestStrangerToCluster(t *testing.T) {
+	t.Parallel()
+	addresses := clusterAddresses(t, "a", "b", "c")
+	ours, theirs := initCluster(t, addresses...), initCluster(t, addresses...)
+	stranger := newMachine(t, filepath.Join(theirs, "c"))
+	var join []string
+	for _, address := range addresses {
+		join = append(join, strings.SplitN(address, "=", 2)[1])
+	}
+	a, b := newMachine(t, filepath.Join(ours, "a")), newMachine(t, filepath.Join(ours, "b"))
+	for _, s := range []*live{a, b} {
+		s.untilNodes("a up, b up")
+	}
+	if states, agrees := stranger.nodes(); states != "c up" || agrees {
+		t.Errorf("the stranger knows %s, agrees: %t", states, agrees)
+	}
+	stranger.end()
+	naked := newLive(t, func(cmd *exec.Cmd) {
+		cmd.Args = append(cmd.Args, "--cluster", "nexus", "--machine", "c", "--listen-cluster", join[2], "--join", strings.Join(join, ","))
+	})
+	eventually(t, "the other machines refuse one without certificates", func() (none struct{}, err error) {
+		log, err := os.ReadFile(filepath.Join(naked.home, "log"))
+		if err == nil && !strings.Contains(string(log), "Error trying to connect to route") && !strings.Contains(string(log), "Route connection") {
+			err = fmt.Errorf("its log: %s", log)
+		}
+		return none, nil
+	})
+	if states, agrees := naked.nodes(); states != "c up" || agrees {
+		t.Errorf("one without certificates knows %s, agrees: %t", states, agrees)
+	}
+	for _, s := range []*live{a, b} {
+		s.untilNodes("a up, b up")
+	}
+	naked.end()
+	b.end()
+	a.end()
+}
