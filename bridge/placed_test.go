@@ -96,6 +96,11 @@ func TestPlace(t *testing.T) {
 	if c.owner(named) != "c" {
 		t.Errorf("an agent without a name is of %q", c.owner(named))
 	}
+	c.load["c"] = forward.Load{Processors: 100, Agents: 1, MaxAgents: 1}
+	place("b", `{"labels":{"gpu":"yes"}}`) // c takes no more
+	if got := ask(a, "create_agent", `{"agent_id":"none","place":{"node":"c"}}`).Get("error.data.type").Str; got != "TOO_MANY_AGENTS" {
+		t.Errorf("one more than c takes: %s", got)
+	}
 	for place, want := range map[string]string{
 		`{"node":"bb"}`:                          "Invalid parameter place.node: no machine of that name is known",
 		`{"near":"nobody"}`:                      "Invalid parameter place.near: no agent of that name is known",

@@ -30,6 +30,7 @@ type Load struct {
 	MemoryBytes int64
 	FreeBytes   int64 // of MemoryBytes
 	Agents      int   // that run
+	MaxAgents   int   // that it takes; 0 for no bound
 }
 
 // Machines are the machines of a cluster, seen from one of them. It is safe for concurrent use.

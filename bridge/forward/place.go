@@ -38,6 +38,13 @@ func (f *Client) Place(want api.Placement) (machine string, err error) {
 	if f.placed.machine == nil {
 		f.placed.machine = map[string][]time.Time{}
 	}
+	all = slices.DeleteFunc(all, func(m Machine) bool { return m.Load.MaxAgents > 0 && m.Load.Agents+f.placed.on(m.Name) >= m.Load.MaxAgents })
+	if len(all) == 0 {
+		return "", &api.Error{
+			Kind: api.KindTooManyAgents, Details: "each machine that place allows has as many agents as it takes",
+			Suggestions: []string{"Destroy agents that are not needed, or allow other machines."},
+		}
+	}
 	best := slices.MinFunc(all, func(a, b Machine) int {
 		return cmp.Or(cmp.Compare(f.taken(a), f.taken(b)), cmp.Compare(b.Load.FreeBytes, a.Load.FreeBytes), strings.Compare(a.Name, b.Name))
 	})

@@ -1,9 +1,11 @@
 package main_test
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,6 +104,8 @@ func TestCluster(t *testing.T) {
 		t.Errorf("of a, b knows %s", first.Raw)
 	}
 
+	worksThrough(t, a, b)
+
 	killed, err := a.engine()
 	if err != nil {
 		t.Fatal(err)
@@ -119,8 +123,12 @@ func TestCluster(t *testing.T) {
 		s.untilNodes("a up, b up, c up")
 	}
 
+	cut := began(t, a, b, "cut")
 	if err := b.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
+	}
+	if answer := <-cut; gjson.Get(answer, "error.data.type").Str != "NODE_UNREACHABLE" {
+		t.Errorf("of a turn on a machine that was killed, the one that was asked says %s", answer)
 	}
 	_ = b.cmd.Wait() // that it was killed
 	eventually(t, "the engine of the killed server is gone", func() (none struct{}, err error) {
@@ -136,10 +144,78 @@ func TestCluster(t *testing.T) {
 	for _, s := range []*live{a, b, c} {
 		s.untilNodes("a up, b up, c up")
 	}
+	answered(t, a, "What is my name?", "Your name is Alice.")
 	c.end()
 	a.untilNodes("a up, b up, c left")
 	b.end()
 	a.end()
+}
+
+// answered has a machine ask the agent worker until it is answered: whose the agent is may not be known there yet.
+func answered(t *testing.T, s *live, content, want string) {
+	t.Helper()
+	eventually(t, content, func() (none struct{}, err error) {
+		if answer := s.send("worker", content); !strings.Contains(answer, want) {
+			err = errors.New(answer)
+		}
+		return none, err
+	})
+}
+
+// began has a machine ask for a turn of worker, which owner has, that goes on until it is ended. It returns once that runs; its answer comes by the channel.
+func began(t *testing.T, s, owner *live, request string) <-chan string {
+	t.Helper()
+	answer := make(chan string, 1)
+	go func() { // which the caller waits for
+		answer <- s.call("/agent/worker", "send", fmt.Sprintf(`{"content":"count to 100000","request_id":%q}`, request))
+	}()
+	eventually(t, "the turn runs", func() (struct{}, error) { return struct{}{}, owner.busy("worker") })
+	return answer
+}
+
+// worksThrough has owner make the agent worker, and asks s for all that a client does with an agent.
+func worksThrough(t *testing.T, s, owner *live) {
+	t.Helper()
+	if answer := owner.call("/", "create_agent", `{"agent_id":"worker"}`); gjson.Get(answer, "result.agent_id").Str != "worker" {
+		t.Fatal(answer)
+	}
+	answered(t, s, "My name is Alice", "Alice")
+	if got := gjson.Get(s.call("/", "list_agents", `{}`), "result.agents.#(agent_id==worker).node").Str; got != "b" {
+		t.Errorf("worker is on %q, as list_agents of another machine says", got)
+	}
+	key := http.Header{"Authorization": {"Bearer " + s.key}}
+	streaming := key.Clone()
+	streaming.Set("Accept", "text/event-stream")
+	_, stream, err := request(http.MethodPost, s.url+"/agent/worker", streaming, `{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"count to 3"}}`)
+	if err != nil || !strings.Contains(stream, `"method":"stream_start"`) || !strings.Contains(stream, `"method":"stream_end"`) || !strings.Contains(stream, `"stop_reason":"completed"`) {
+		t.Errorf("a stream of another machine's agent: %v\n%s", err, stream)
+	}
+	cancelled := began(t, s, owner, "long")
+	ask, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/agent/worker/events?after=0", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask.Header = key
+	events, err := http.DefaultClient.Do(ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Body.Close()
+	turns := 0
+	for lines := bufio.NewScanner(events.Body); turns < 3 && lines.Scan(); {
+		if lines.Text() == "event: turn_start" {
+			turns++
+		}
+	}
+	if turns < 3 {
+		t.Errorf("of three turns the events of another machine's agent tell %d", turns)
+	}
+	if answer := s.call("/agent/worker", "cancel", `{"request_id":"long"}`); !gjson.Get(answer, "result.cancelled").Bool() {
+		t.Errorf("a turn elsewhere is not cancelled: %s", answer)
+	}
+	if answer := <-cancelled; !gjson.Get(answer, "result.cancelled").Bool() {
+		t.Errorf("a cancelled turn elsewhere: %s", answer)
+	}
 }
 
 // A machine with certificates of another authority, or without any, is not let in.
@@ -147,15 +223,26 @@ func TestStrangerToCluster(t *testing.T) {
 	t.Parallel()
 	addresses := clusterAddresses(t, "a", "b", "c")
 	ours, theirs := initCluster(t, addresses...), initCluster(t, addresses...)
-	stranger := newMachine(t, filepath.Join(theirs, "c"))
+	log := filepath.Join(t.TempDir(), "log")
+	stranger := newMachine(t, filepath.Join(theirs, "c"), "--log-file", log)
 	var join []string
 	for _, address := range addresses {
 		join = append(join, strings.SplitN(address, "=", 2)[1])
 	}
-	a, b := newMachine(t, filepath.Join(ours, "a")), newMachine(t, filepath.Join(ours, "b"))
-	for _, s := range []*live{a, b} {
-		s.untilNodes("a up, b up")
+	knows := func(s *live) { // all three were never there, so that they agree on nothing
+		eventually(t, "two machines know each other alone", func() (none struct{}, err error) {
+			if states, _ := s.nodes(); states != "a up, b up" {
+				err = fmt.Errorf("they know %s", states)
+			}
+			return none, err
+		})
 	}
+	seen := filepath.Join(t.TempDir(), "log")
+	a, b := newMachine(t, filepath.Join(ours, "a"), "--log-file", seen), newMachine(t, filepath.Join(ours, "b"))
+	for _, s := range []*live{a, b} {
+		knows(s)
+	}
+	untilLogged(t, log, "unknown authority")
 	if states, agrees := stranger.nodes(); states != "c up" || agrees {
 		t.Errorf("the stranger knows %s, agrees: %t", states, agrees)
 	}
@@ -163,20 +250,26 @@ func TestStrangerToCluster(t *testing.T) {
 	naked := newLive(t, func(cmd *exec.Cmd) {
 		cmd.Args = append(cmd.Args, "--cluster", "nexus", "--machine", "c", "--listen-cluster", join[2], "--join", strings.Join(join, ","))
 	})
-	eventually(t, "the other machines refuse one without certificates", func() (none struct{}, err error) {
-		log, err := os.ReadFile(filepath.Join(naked.home, "log"))
-		if err == nil && !strings.Contains(string(log), "Error trying to connect to route") && !strings.Contains(string(log), "Route connection") {
-			err = fmt.Errorf("its log: %s", log)
-		}
-		return none, nil
-	})
+	untilLogged(t, seen, "does not look like a TLS handshake")
 	if states, agrees := naked.nodes(); states != "c up" || agrees {
 		t.Errorf("one without certificates knows %s, agrees: %t", states, agrees)
 	}
 	for _, s := range []*live{a, b} {
-		s.untilNodes("a up, b up")
+		knows(s)
 	}
 	naked.end()
 	b.end()
 	a.end()
+}
+
+// untilLogged waits until the file with a server's log has a word.
+func untilLogged(t *testing.T, path, word string) {
+	t.Helper()
+	eventually(t, "the log says "+word, func() (none struct{}, err error) {
+		text, err := os.ReadFile(path)
+		if err == nil && !strings.Contains(string(text), word) {
+			err = fmt.Errorf("it says %s", text)
+		}
+		return none, err
+	})
 }

@@ -34,12 +34,13 @@ var documented = map[string][]string{
 		`Authorization header required`,
 		`{"jsonrpc":"2.0","id":9,"result":{"success":true}}`, `"result":{"success":true,"agent_id":"chat"}`,
 	},
-	"SPEC.md 3.10 Flags":              {`{"type":"ready"`, `"delta":"Alice."`, `"type":"agent_end"`, `"command":"prompt","ok":true`},
-	"cmd/OPERATIONS.md 2.2 nexus-rpc": {"Your name is Alice.", "worker-2", "careful", "nxk_"},
-	"child/AGENT.md 4.5 Permissions":  {`hello`, `"stop_reason":"completed"`},
-	"cmd/OPERATIONS.md python":        {"Your name is Alice.", "completed", "from-python completed", "AGENT_NOT_FOUND", "create_agent"},
-	"cmd/OPERATIONS.md go":            {"Your name is Alice.", `"outcome":"completed"`},
-	"cmd/OPERATIONS.md ts":            {"Your name is Alice.", "completed", "from-typescript completed"},
+	"SPEC.md 3.10 Flags":                     {`{"type":"ready"`, `"delta":"Alice."`, `"type":"agent_end"`, `"command":"prompt","ok":true`},
+	"cmd/OPERATIONS.md 2.2 nexus-rpc":        {"Your name is Alice.", "worker-2", "careful", "nxk_"},
+	"cmd/OPERATIONS.md 2.9 Several machines": {"Nice to meet you, Alice!", "Your name is Alice."},
+	"child/AGENT.md 4.5 Permissions":         {`hello`, `"stop_reason":"completed"`},
+	"cmd/OPERATIONS.md python":               {"Your name is Alice.", "completed", "from-python completed", "AGENT_NOT_FOUND", "create_agent"},
+	"cmd/OPERATIONS.md go":                   {"Your name is Alice.", `"outcome":"completed"`},
+	"cmd/OPERATIONS.md ts":                   {"Your name is Alice.", "completed", "from-typescript completed"},
 }
 
 // TestDocumentedCommands runs each block of commands and each program of README
@@ -163,7 +164,12 @@ func runDocumented(t *testing.T, script string, ownCurl bool, want []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	joined, err := freePort() // of machines that are one
+	if err != nil {
+		t.Fatal(err)
+	}
+	script = strings.ReplaceAll(script, ":8766", ":"+joined)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-euc", script)
 	cmd.Dir = dir

@@ -336,6 +336,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Store:              agentStore{kept, models},
 		Status:             status{home: string(a.cfg.Home), lock: a.homeLock, sessions: catalogue, config: a.config, models: models, spares: spares, logs: recorder, machines: a.machines, agents: sup, version: a.version},
 		Sessions:           catalogue,
+		Machines:           a.machines.machines(),
 		Keys:               a.files.keys,
 		Addr:               a.listener.Addr().String(),
 		Log:                a.log,

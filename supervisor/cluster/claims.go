@@ -132,6 +132,11 @@ func (n *Node) Release(ctx context.Context, agent string, epoch uint64) error {
 	if err != nil {
 		return fmt.Errorf("release %s: %w", agent, err)
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.claims[agent].Epoch == epoch {
+		delete(n.claims, agent)
+	}
 	return nil
 }
 

@@ -76,6 +76,9 @@ func Join(nc *nats.Conn, o Options) (*Node, error) {
 	return n, nil
 }
 
+// Self is the name of this machine.
+func (n *Node) Self() string { return n.o.Machine }
+
 // Close leaves the cluster. All that the node has started has ended when it returns, and its connections are closed.
 // Further calls do nothing.
 func (n *Node) Close() {

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -134,25 +135,43 @@ func (e *Engine) Close() {
 // sayEvery is how often the same is said at most: a machine that is not let in tries again at once.
 const sayEvery = 10 * time.Second
 
+// maxSaid bounds what is remembered as said.
+const maxSaid = 1000
+
 // engineLog writes what the server of NATS says into our log, a level lower where it says much.
 type engineLog struct {
 	log *zap.Logger
 
 	mu   sync.Mutex
-	said map[string]time.Time // by format, of which the server has so many
+	said map[string]time.Time // by what was said, without numbers
 }
 
 func (l *engineLog) say(level func(string, ...zap.Field), format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if l.isNew(text) {
+		level("cluster", zap.String("says", text))
+	}
+}
+
+// isNew reports whether the like of a text was not said lately: ports and numbers of connections are others each time.
+func (l *engineLog) isNew(text string) bool {
+	like := strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return -1
+		}
+		return r
+	}, text)
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	now := time.Now()
-	soon := now.Sub(l.said[format]) < sayEvery
-	if !soon {
-		l.said[format] = now
+	if now.Sub(l.said[like]) < sayEvery {
+		return false
 	}
-	l.mu.Unlock()
-	if !soon {
-		level("cluster", zap.String("says", fmt.Sprintf(format, args...)))
+	if len(l.said) >= maxSaid {
+		clear(l.said)
 	}
+	l.said[like] = now
+	return true
 }
 func (l *engineLog) Noticef(format string, args ...any) { l.say(l.log.Debug, format, args...) }
 func (l *engineLog) Warnf(format string, args ...any)   { l.say(l.log.Info, format, args...) }
