@@ -40,7 +40,7 @@ func (s *Streams) relay(ctx context.Context, machine string, r Request, q query,
 	if err != nil {
 		return new(rpc.ToError(err)), ""
 	}
-	defer from.Close()
+	defer func() { _ = from.Close() }()
 	out := rpc.NewStream(to, s.o.Heartbeat)
 	after := q.position
 	for {
