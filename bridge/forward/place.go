@@ -38,7 +38,9 @@ func (f *Client) Place(want api.Placement) (machine string, err error) {
 	if f.placed.machine == nil {
 		f.placed.machine = map[string][]time.Time{}
 	}
-	all = slices.DeleteFunc(all, func(m Machine) bool { return m.Load.MaxAgents > 0 && m.Load.Agents+f.placed.on(m.Name) >= m.Load.MaxAgents })
+	all = slices.DeleteFunc(all, func(m Machine) bool {
+		return m.Load.MaxAgents > 0 && m.Load.Agents+f.placed.on(m.Name) >= m.Load.MaxAgents
+	})
 	if len(all) == 0 {
 		return "", &api.Error{
 			Kind: api.KindTooManyAgents, Details: "each machine that place allows has as many agents as it takes",

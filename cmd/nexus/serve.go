@@ -208,8 +208,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	if err := makeThreads(spareThreads); err != nil {
 		return err
 	}
-	floor := reserveHeap()
-	defer runtime.KeepAlive(floor)
+	defer runtime.KeepAlive(reserveHeap())
 	guard, err := newGuard(cfg, log)
 	if err != nil {
 		return err
