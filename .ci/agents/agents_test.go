@@ -26,6 +26,9 @@ func TestAgents(t *testing.T) {
 			t.Run("call", func(t *testing.T) { a.call(t, env) })
 			t.Run("busy", func(t *testing.T) { a.busy(t, env) })
 			t.Run("twenty", func(t *testing.T) { a.twenty(t, env) })
+			if a.provider != "" {
+				t.Run("served", func(t *testing.T) { a.served(t, m.URL()) })
+			}
 		})
 	}
 }

@@ -19,18 +19,20 @@ type agent struct {
 	env func(t *testing.T, url, dir string) []string
 	// asks says that it asks before it runs a command.
 	asks bool
+	// provider is the type of the provider whose models it can be given by a server; "" for none.
+	provider string
 }
 
 var agents = []agent{
 	{
-		name: "claude", protocol: "claude", pkg: "@anthropic-ai/claude-code", version: "2.1.331", bin: "claude", asks: true, env: none,
+		name: "claude", protocol: "claude", pkg: "@anthropic-ai/claude-code", version: "2.1.331", bin: "claude", asks: true, env: none, provider: "anthropic",
 	},
 	{
 		// It runs commands that it takes for harmless unasked.
-		name: "claude-acp", protocol: "acp", pkg: "@agentclientprotocol/claude-agent-acp", version: "0.101.0", bin: "claude-agent-acp", env: none,
+		name: "claude-acp", protocol: "acp", pkg: "@agentclientprotocol/claude-agent-acp", version: "0.101.0", bin: "claude-agent-acp", env: none, provider: "anthropic",
 	},
 	{
-		name: "codex", protocol: "codex", pkg: "@openai/codex", version: "0.171.0", bin: "codex", asks: true, env: codexHome,
+		name: "codex", protocol: "codex", pkg: "@openai/codex", version: "0.171.0", bin: "codex", asks: true, env: codexHome, provider: "openai-responses",
 	},
 	{
 		// Its mode at the start is one that runs commands in Codex's sandbox unasked.
@@ -58,7 +60,7 @@ var agents = []agent{
 		},
 	},
 	{
-		name: "qwen", protocol: "acp", pkg: "@qwen-code/qwen-code", version: "0.24.4", bin: "qwen", arguments: []string{"--acp"}, asks: true, env: none,
+		name: "qwen", protocol: "acp", pkg: "@qwen-code/qwen-code", version: "0.24.4", bin: "qwen", arguments: []string{"--acp"}, asks: true, env: none, provider: "openai",
 	},
 }
 

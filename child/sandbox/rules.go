@@ -100,11 +100,12 @@ type Gate interface {
 	Serve(ctx context.Context, socket *os.File)
 }
 
-// Service is something of ours that a program is told of by variables of its environment.
+// Service is something of ours that a program is told of by its environment and arguments.
 type Service interface {
 	Gate
-	// Env are those variables for a program that finds the service at an address, as KEY=VALUE.
-	Env(address string) []string
+	// Tell is what a program is told that finds the service at an address: variables of its
+	// environment, as KEY=VALUE, and arguments that follow its own.
+	Tell(address string) (env, arguments []string)
 }
 
 // Limits bounds each process of a program by the kernel's resource limits. Zero

@@ -127,7 +127,7 @@ func start(ctx context.Context, s Spec) (*Process, error) {
 	}
 	p.forget = context.AfterFunc(ctx, p.Kill)
 	go p.watch(reports, stderr, s.Stderr)
-	o := startRequest{Argv: s.Argv, Env: environment(s.Rules, temp, w.address, slices.Concat(w.told, s.Env)), Temp: temp, Rules: s.Rules.sparingKernel(), Terminal: s.Terminal}
+	o := startRequest{Argv: slices.Concat(s.Argv, w.arguments), Env: environment(s.Rules, temp, w.address, slices.Concat(w.env, s.Env)), Temp: temp, Rules: s.Rules.sparingKernel(), Terminal: s.Terminal}
 	views.mu.Lock()
 	o.View, o.Had = w.least(views.first), views.had
 	views.mu.Unlock()
@@ -162,7 +162,8 @@ type way struct {
 	outside string   // the name of the network in which it must not be; "" if it may
 	doors   []door
 	address string   // of the gate, for the program; "" without one
-	told    []string // by the service, for the program's environment
+	// env and arguments are what the service tells the program.
+	env, arguments []string
 }
 
 // door is a listening socket of ours that a program reaches, and what serves it.
@@ -191,7 +192,7 @@ func (r Rules) enter() (w way, err error) {
 		w.address = open(r.Gate)
 	}
 	if r.Service != nil && err == nil {
-		w.told = r.Service.Env(open(r.Service))
+		w.env, w.arguments = r.Service.Tell(open(r.Service))
 	}
 	if err != nil {
 		w.close()

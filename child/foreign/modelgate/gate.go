@@ -74,9 +74,10 @@ func New(o Options) (*Gate, error) {
 	return g, nil
 }
 
-// Env is what a program is told that finds the gate at address.
-func (g *Gate) Env(address string) []string {
-	return environment(g.options.Type, g.options.Protocol, "http://"+address, g.token)
+// Tell is what a program is told that finds the gate at address.
+func (g *Gate) Tell(address string) (env, arguments []string) {
+	base := "http://" + address
+	return environment(g.options.Type, g.options.Protocol, base, g.token), Arguments(g.options.Protocol, base)
 }
 
 // Serve serves the connections that come to a listening socket until ctx ends, closes it, and returns

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,7 +61,8 @@ func opened(t *testing.T, o modelgate.Options, service http.HandlerFunc) (base, 
 		cancel()
 		<-served
 	})
-	for _, pair := range gate.Env(ln.Addr().String()) {
+	environ, _ := gate.Tell(ln.Addr().String())
+	for _, pair := range environ {
 		switch name, value, _ := strings.Cut(pair, "="); {
 		case strings.HasSuffix(name, "_URL"):
 			base = value
@@ -167,7 +169,8 @@ func TestDialects(t *testing.T) {
 		{"anthropic", "claude", "ANTHROPIC_BASE_URL=http://at ANTHROPIC_AUTH_TOKEN="},
 		{"anthropic", "acp", "ANTHROPIC_BASE_URL=http://at ANTHROPIC_API_KEY="},
 		{"openai", "pi", "OPENAI_BASE_URL=http://at/v1 OPENAI_API_BASE=http://at/v1 OPENAI_API_KEY="},
-		{"openai-responses", "codex", "OPENAI_BASE_URL=http://at/v1 OPENAI_API_BASE=http://at/v1 OPENAI_API_KEY="},
+		{"openai-responses", "codex", `-c model_providers.nexus={name="nexus",base_url="http://at/v1",wire_api="responses",env_key="OPENAI_API_KEY",` +
+			`supports_websockets=false} -c model_provider="nexus" OPENAI_BASE_URL=http://at/v1 OPENAI_API_BASE=http://at/v1 OPENAI_API_KEY=`},
 		{"openai", "codex", "error: provider p is of type openai, and programs of protocol codex speak OpenAI responses"},
 		{"openai", "claude", "error: provider p is of type openai, and programs of protocol claude speak Anthropic messages"},
 		{"offline", "pipe", "error: provider p is of type offline, whose models no program of another make can be given"},
@@ -175,7 +178,8 @@ func TestDialects(t *testing.T) {
 		gate, err := modelgate.New(modelgate.Options{Provider: "p", Type: test.kind, Protocol: test.protocol})
 		got := fmt.Sprint("error: ", err)
 		if err == nil {
-			got = strings.Join(gate.Env("at"), " ")
+			environ, arguments := gate.Tell("at")
+			got = strings.Join(slices.Concat(arguments, environ), " ")
 		}
 		if !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s for %s: got %s, want %s", test.kind, test.protocol, got, test.want)

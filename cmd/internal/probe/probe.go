@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"nexus.internal/child/foreign/modelgate"
 	"nexus.internal/cmd/internal/playedmodel"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/proctree"
@@ -134,7 +135,9 @@ func (p *probe) start(ctx context.Context, session string, again bool) (*agent, 
 	if again {
 		return start(ctx, p.Child, environ, p.dir, append(args, "--continue="+session)...)
 	}
-	program, err := programFlag(p.Program)
+	told := p.Program
+	told.Command = slices.Concat(told.Command, modelgate.Arguments(told.Protocol, p.model.URL()))
+	program, err := programFlag(told)
 	if err != nil {
 		return nil, err
 	}
