@@ -161,7 +161,7 @@ type way struct {
 	spawner *spawner // starts its reaper; nil if we do
 	outside string   // the name of the network in which it must not be; "" if it may
 	doors   []door
-	address string   // of the gate, for the program; "" without one
+	address string // of the gate, for the program; "" without one
 	// env and arguments are what the service tells the program.
 	env, arguments []string
 }
