@@ -162,3 +162,29 @@ func TestQuestionsOfPrograms(t *testing.T) {
 		}
 	}
 }
+
+// People see agents of other makes as all others, and of what kind they are.
+func TestProgramsAtATerminal(t *testing.T) {
+	t.Parallel()
+	s := newMakes(t, []string{"acp"})
+	s.createOfKind("well-acp")
+	p := atTerminal(t, s.home, s.cwd, 100, "top")
+	p.sees("nexus top · 1 agent: 1 ready", "well-acp · ready · well-acp · default · trusted")
+	p.types("\r")
+	p.sees("well-acp · well-acp/default · trusted")
+	p.types("hello\r")
+	p.sees("prompt 1: hello")
+	p.types("/quit\r")
+	p.sees("nexus top · 1 agent")
+	p.types("q")
+	if err := p.leaves(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+	cmd := exec.Command(filepath.Join(programs, "nexus"), "top", "--once", "--home", s.home)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.home}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), " well-acp/default\n") {
+		t.Errorf("top --once: %v\n%s", err, out)
+	}
+	s.end()
+}

@@ -28,14 +28,14 @@ func agentsTable(p *printer, agents api.ListAgentsResult, _ []string) error {
 	for _, agent := range agents.Agents {
 		rows = append(rows, []string{
 			agent.AgentID, agent.State, orDash(agent.PID), fmt.Sprint(agent.MessageCount), fmt.Sprint(agent.PendingPermissions), fmt.Sprint(agent.Restarts),
-			orDash(madeBy(agent.Kind, agent.Model)), orDash(agent.Cwd),
+			orDash(MadeBy(agent.Kind, agent.Model)), orDash(agent.Cwd),
 		})
 	}
 	return p.Listing(rows)
 }
 
-// madeBy is what answers for an agent: its model, after the kind of one of another make.
-func madeBy(kind, model *string) *string {
+// MadeBy is what answers for an agent: its model, after the kind of one of another make.
+func MadeBy(kind, model *string) *string {
 	if kind == nil {
 		return model
 	}

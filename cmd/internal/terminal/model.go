@@ -396,7 +396,7 @@ func (t *talk) status() string {
 		parts = append(parts, state)
 	}
 	if u := t.update; u.Model != "" {
-		parts = append(parts, cli.Harmless(u.Model, true), cli.Harmless(u.Preset, true))
+		parts = append(parts, cli.Harmless(*cli.MadeBy(t.kind, &u.Model), true), cli.Harmless(u.Preset, true))
 		if u.BudgetTokens > 0 {
 			parts = append(parts, fmt.Sprintf("%s of %s tokens", thousands(u.TotalTokens), thousands(u.BudgetTokens)))
 		}

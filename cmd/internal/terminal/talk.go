@@ -88,6 +88,7 @@ type talk struct {
 	state       string
 	incarnation uint64
 	used        used
+	kind        *string // of an agent of another make
 	update      protocol.SessionUpdate
 	over        bool
 	holding     bool // what somebody else has said is not known yet
@@ -104,6 +105,7 @@ type aside struct {
 
 	state       string
 	incarnation uint64
+	kind        *string
 	update      protocol.SessionUpdate
 	used        used
 	gone        bool // it was removed meanwhile
@@ -421,7 +423,7 @@ func (t *talk) arrive(m arrived) []string {
 	t.holding, t.held = false, nil
 	t.state, t.incarnation = m.info.State, m.info.Incarnation
 	t.update = protocol.SessionUpdate{Model: protocol.Value(m.info.Model), Preset: protocol.Value(m.info.PermissionLevel)}
-	t.used = usedBy(m.info)
+	t.kind, t.used = m.info.Kind, usedBy(m.info)
 	t.shown.phase, t.shown.turn, t.shown.calls = "", "", nil
 	t.chat.show(m.agent)
 	return m.lines

@@ -23,7 +23,7 @@ func beginWhispering(t *talk, args []string) ([]string, work) {
 type whispers arrived
 
 func beginWhisper(t *talk, to whispers) []string {
-	t.aside = &aside{agent: t.agent, shown: t.shown, state: t.state, incarnation: t.incarnation, update: t.update, used: t.used}
+	t.aside = &aside{agent: t.agent, shown: t.shown, state: t.state, incarnation: t.incarnation, kind: t.kind, update: t.update, used: t.used}
 	lines := []string{t.look().style(cyan, "┌── whisper mode: "+to.agent+" ── /over to return ──┐")}
 	t.agent, t.shown = "", transcript{look: t.look(), now: t.shown.now}
 	return append(lines, t.arrive(arrived(to))...)
@@ -40,7 +40,7 @@ func whisperOver(t *talk, _ []string) ([]string, work) {
 	lines = append(lines, t.look().style(cyan, "└── returned to "+a.agent+" ──┘"))
 	t.agent, t.shown, t.aside = a.agent, a.shown, nil
 	t.shown.look = t.look() // the terminal may have another width by now
-	t.state, t.incarnation, t.update, t.used = a.state, a.incarnation, a.update, a.used
+	t.state, t.incarnation, t.kind, t.update, t.used = a.state, a.incarnation, a.kind, a.update, a.used
 	if a.gone {
 		return append(lines, t.look().note(a.agent+" was removed")), func() any { return lobby(nil) }
 	}

@@ -45,7 +45,7 @@ func Once(ctx context.Context, c *client.Client, o Options) error {
 	fmt.Fprintln(tab, "AGENT\tSTATE\tPROCESSOR\tMEMORY\tTOKENS\tCOST\tQUEUE\tAPPROVALS\tRESTARTS\tMODEL")
 	for _, a := range agents {
 		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", cli.Harmless(a.AgentID, true), cli.Harmless(a.State, true), seconds(a.CPUSeconds),
-			binary(byMemory.value(a)), decimal(byTokens.value(a)), dollars(byCost.value(a)), a.Queued, a.PendingPermissions, a.Restarts, text(a.Model))
+			binary(byMemory.value(a)), decimal(byTokens.value(a)), dollars(byCost.value(a)), a.Queued, a.PendingPermissions, a.Restarts, text(cli.MadeBy(a.Kind, a.Model)))
 	}
 	if err := tab.Flush(); err != nil {
 		return err
