@@ -1,0 +1,12 @@
+// Package mirror keeps the files of an agent on several machines, in a stream of NATS JetStream.
+//
+//	m, err := mirror.Take(ctx, js, mirror.Options{Agent: "worker-1", Epoch: claim.Epoch, Root: sessions, Paths: paths, Scratch: dir, Replicas: 3})
+//	err = m.Restore(ctx) // only after another machine had the agent: its files as they were shipped last
+//	err = m.Sync(ctx)    // what is on this machine's disk now is on a majority's
+//
+// An agent has one subject of the stream. Each message follows the one that its owner knows to be the last: Take
+// writes one, so that whatever an earlier owner sends is refused from then on, however late it comes ([ErrFenced]). A
+// lease alone would be no fence. The first Sync ships the files whole, the next ones what was appended, or the
+// files that have changed otherwise; once much more was shipped than there is, they are shipped whole again, and what
+// came before is removed.
+package mirror

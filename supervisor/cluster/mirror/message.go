@@ -1,0 +1,67 @@
+package mirror
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+)
+
+// format is the version of messages. One of a later version is not read.
+const format = 1
+
+// message is what a message of the stream begins with, a line of JSON. The bytes of its changes follow, one after
+// another.
+type message struct {
+	Format int `json:"format"`
+	// Epoch is the owner's and Number how many messages that has sent, this one among them.
+	Epoch  uint64 `json:"epoch"`
+	Number uint64 `json:"number"`
+	// Begins says that the files are shipped whole from here on, and Complete that they were.
+	Begins   bool     `json:"begins,omitzero"`
+	Complete bool     `json:"complete,omitzero"`
+	Changes  []change `json:"changes,omitempty"`
+}
+
+// change is of one file.
+type change struct {
+	Path string `json:"path"`
+	// At is where the Size bytes stand that follow the line. At 0 they begin the file anew.
+	At   int64 `json:"at,omitzero"`
+	Size int   `json:"size,omitzero"`
+	// Gone says that the file is no more.
+	Gone bool `json:"gone,omitzero"`
+}
+
+func (m message) encode(pieces [][]byte) ([]byte, error) {
+	m.Format = format
+	line, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(append([][]byte{line, {'\n'}}, pieces...)...), nil
+}
+
+// decode takes a message apart: pieces are those of its changes.
+func decode(data []byte) (m message, pieces [][]byte, err error) {
+	line, rest, ok := bytes.Cut(data, []byte{'\n'})
+	if !ok {
+		return m, nil, errors.New("a message of the mirror has no head")
+	}
+	if err := json.Unmarshal(line, &m); err != nil {
+		return m, nil, fmt.Errorf("a message of the mirror: %w", err)
+	}
+	if m.Format != format {
+		return m, nil, fmt.Errorf("a message of the mirror has format %d, and this program reads %d: upgrade it", m.Format, format)
+	}
+	for _, c := range m.Changes {
+		if c.Size < 0 || c.Size > len(rest) || c.At < 0 {
+			return m, nil, fmt.Errorf("a message of the mirror is damaged at %q", c.Path)
+		}
+		pieces = append(pieces, rest[:c.Size])
+		rest = rest[c.Size:]
+	}
+	return m, pieces, nil
+}

@@ -1,0 +1,188 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"nexus.internal/protocol/safefile"
+)
+
+// Restore lays out the files as they were shipped before Take, in the place of those that are there, which stay if
+// none were shipped ([ErrNothing]). The agent must not run. After an error it may be called again, as long as Sync was not.
+func (m *Mirror) Restore(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.restore(ctx); err != nil {
+		return fmt.Errorf("restore %s: %w", m.o.Agent, err)
+	}
+	return nil
+}
+
+func (m *Mirror) restore(ctx context.Context) error {
+	if m.number > 1 {
+		return errors.New("its files were shipped since")
+	}
+	scratch, err := safefile.MakeDir(m.o.Scratch)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = scratch.Remove() }() // the next one sweeps it
+	l := &layout{m: m, dir: scratch.Path()}
+	if err := m.read(ctx, l.take); err != nil {
+		return err
+	}
+	if !l.complete {
+		return ErrNothing
+	}
+	return l.place()
+}
+
+// read gives all messages that came before Take's.
+func (m *Mirror) read(ctx context.Context, take func(message, [][]byte) error) error {
+	consumer, err := m.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{m.subject}, DeliverPolicy: jetstream.DeliverAllPolicy})
+	if err != nil {
+		return err
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		return err
+	}
+	defer messages.Stop()
+	for {
+		next, err := messages.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return err
+		}
+		about, err := next.Metadata()
+		if err != nil {
+			return err
+		}
+		if about.Sequence.Stream >= m.fence {
+			return nil
+		}
+		head, pieces, err := decode(next.Data())
+		if err == nil {
+			err = take(head, pieces)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// layout are files as they come out of the stream: in one directory those that are whole, in another one those that
+// are being shipped whole.
+type layout struct {
+	m       *Mirror
+	dir     string
+	writing bool // messages are of files that are shipped whole
+	// complete says that there are whole ones.
+	complete bool
+}
+
+const wholeDir, comingDir = "whole", "coming"
+
+func (l *layout) take(head message, pieces [][]byte) error {
+	if head.Begins || head.Number == 1 { // of an owner that was cut off while it shipped them, no more comes
+		if err := os.RemoveAll(filepath.Join(l.dir, comingDir)); err != nil {
+			return err
+		}
+		l.writing = head.Begins
+	}
+	to := wholeDir
+	if l.writing {
+		to = comingDir
+	}
+	for i, c := range head.Changes {
+		if !l.m.ours(c.Path) {
+			return fmt.Errorf("the file %q is none of the agent's", c.Path)
+		}
+		if err := apply(filepath.Join(l.dir, to, c.Path), c, pieces[i]); err != nil {
+			return err
+		}
+	}
+	if !head.Complete {
+		return nil
+	}
+	l.writing, l.complete = false, true
+	if err := os.RemoveAll(filepath.Join(l.dir, wholeDir)); err != nil {
+		return err
+	}
+	err := os.Rename(filepath.Join(l.dir, comingDir), filepath.Join(l.dir, wholeDir))
+	if errors.Is(err, fs.ErrNotExist) { // there were no files
+		return nil
+	}
+	return err
+}
+
+// apply makes one change to a file.
+func apply(path string, c change, piece []byte) error {
+	if c.Gone {
+		return os.Remove(path)
+	}
+	flags := os.O_WRONLY | os.O_CREATE
+	if c.At == 0 {
+		flags |= os.O_TRUNC
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+	}
+	f, err := os.OpenFile(path, flags, 0o600)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() != c.At {
+		err = fmt.Errorf("%s has %d bytes where %d are expected", c.Path, info.Size(), c.At)
+	}
+	if err == nil {
+		_, err = f.WriteAt(piece, c.At)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// place puts the whole files into the place of those that are there, durably.
+func (l *layout) place() error {
+	for _, path := range l.m.o.Paths {
+		to, from := filepath.Join(l.m.o.Root, path), filepath.Join(l.dir, wholeDir, path)
+		if err := os.RemoveAll(to); err != nil {
+			return err
+		}
+		if err := durable(from); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			return err
+		}
+		if err := os.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return safefile.SyncDir(l.m.o.Root)
+}
+
+// durable has a file, or all in a directory, on the disk.
+func durable(path string) error {
+	return filepath.WalkDir(path, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			return safefile.SyncDir(path)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f.Sync(), f.Close())
+	})
+}
