@@ -87,6 +87,14 @@ func New(o Options) *App {
 	}
 	a.root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		problem := badflag.Problem(err, cmd.Flags())
+		if unknown, is := errors.AsType[*pflag.NotExistError](err); is && !cmd.HasParent() {
+			// A flag that only verbs have takes the verb for its value where it stands before that.
+			for _, verb := range cmd.Commands() {
+				if verb.Flags().Lookup(unknown.GetSpecifiedName()) != nil {
+					return Usage("unknown flag: --%s: flags of a verb stand behind it, as in %s --%s", unknown.GetSpecifiedName(), verb.CommandPath(), unknown.GetSpecifiedName())
+				}
+			}
+		}
 		if _, unknown := errors.AsType[*pflag.NotExistError](err); unknown && problem == err.Error() && strings.Contains(cmd.Use, "MESSAGE") {
 			problem += ": put -- before a message that begins with -"
 		}
