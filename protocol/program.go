@@ -111,3 +111,13 @@ type PermissionOption struct {
 	// Kind is what it means: allow_once, allow_session or deny.
 	Kind Decision `json:"kind" enum:"allow_once,allow_session,deny"`
 }
+
+// ModelArguments are what a program of a protocol needs beside its environment to find models at base, a URL without a
+// path. Codex takes no address from there: it gets a provider of its own, with the key of OPENAI_API_KEY.
+func ModelArguments(protocol, base string) []string {
+	if protocol != "codex" {
+		return nil
+	}
+	provider := fmt.Sprintf(`model_providers.nexus={name="nexus",base_url=%q,wire_api="responses",env_key="OPENAI_API_KEY",supports_websockets=false}`, base+"/v1")
+	return []string{"-c", provider, "-c", `model_provider="nexus"`}
+}

@@ -63,13 +63,3 @@ func environment(kind, protocol, base, token string) []string {
 	}
 	return []string{"ANTHROPIC_BASE_URL=" + base, name + "=" + token}
 }
-
-// Arguments are what a program of a protocol needs beside its environment to find models at base. Codex
-// takes no address from there: it gets a provider of its own, with the key of OPENAI_API_KEY.
-func Arguments(protocol, base string) []string {
-	if protocol != "codex" {
-		return nil
-	}
-	provider := fmt.Sprintf(`model_providers.nexus={name="nexus",base_url=%q,wire_api="responses",env_key="OPENAI_API_KEY",supports_websockets=false}`, base+"/v1")
-	return []string{"-c", provider, "-c", `model_provider="nexus"`}
-}

@@ -77,7 +77,7 @@ func New(o Options) (*Gate, error) {
 // Tell is what a program is told that finds the gate at address.
 func (g *Gate) Tell(address string) (env, arguments []string) {
 	base := "http://" + address
-	return environment(g.options.Type, g.options.Protocol, base, g.token), Arguments(g.options.Protocol, base)
+	return environment(g.options.Type, g.options.Protocol, base, g.token), protocol.ModelArguments(g.options.Protocol, base)
 }
 
 // Serve serves the connections that come to a listening socket until ctx ends, closes it, and returns

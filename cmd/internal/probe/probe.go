@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"nexus.internal/child/foreign/modelgate"
 	"nexus.internal/cmd/internal/playedmodel"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/proctree"
@@ -136,7 +135,7 @@ func (p *probe) start(ctx context.Context, session string, again bool) (*agent, 
 		return start(ctx, p.Child, environ, p.dir, append(args, "--continue="+session)...)
 	}
 	told := p.Program
-	told.Command = slices.Concat(told.Command, modelgate.Arguments(told.Protocol, p.model.URL()))
+	told.Command = slices.Concat(told.Command, protocol.ModelArguments(told.Protocol, p.model.URL()))
 	program, err := programFlag(told)
 	if err != nil {
 		return nil, err

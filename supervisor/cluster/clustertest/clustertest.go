@@ -7,7 +7,6 @@ package clustertest
 
 import (
 	"net"
-	"sync"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -23,7 +22,9 @@ type Machine struct {
 
 	t       testing.TB
 	options engine.Options
-	stop    func()
+	engine  *engine.Engine // nil while it does not run
+	nc      *nats.Conn
+	closed  chan struct{} // once nc is
 }
 
 // Start starts n machines, which end with the test.
@@ -73,11 +74,7 @@ func (m *Machine) Start() {
 		e.Close()
 		m.t.Fatal(err)
 	}
-	m.stop = sync.OnceFunc(func() {
-		nc.Close()
-		<-closed
-		e.Close()
-	})
+	m.engine, m.nc, m.closed = e, nc, closed
 	if m.JetStream, err = jetstream.New(nc); err != nil {
 		m.t.Fatal(err)
 	}
@@ -85,7 +82,11 @@ func (m *Machine) Start() {
 
 // Stop stops it, if it runs.
 func (m *Machine) Stop() {
-	if m.stop != nil {
-		m.stop()
+	if m.engine == nil {
+		return
 	}
+	m.nc.Close()
+	<-m.closed
+	m.engine.Close()
+	m.engine = nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,8 +38,10 @@ const (
 	// Files are shipped whole again once growth times their size was shipped, and slack more.
 	growth, slack = 4, 1 << 20
 	// patience bounds one question to all machines, retryEvery is between two.
-	patience   = 5 * time.Second
-	retryEvery = 200 * time.Millisecond
+	patience = 5 * time.Second
+	// unavailable is the first code of errors that pass, as in HTTP.
+	unavailable = 500
+	retryEvery  = 200 * time.Millisecond
 )
 
 // Options say what is mirrored.
@@ -141,7 +142,7 @@ func retry(ctx context.Context, ask func(context.Context) error) error {
 		err := ask(asked)
 		cancel()
 		refused, answered := errors.AsType[*jetstream.APIError](err)
-		if err == nil || answered && refused.Code < http.StatusInternalServerError || errors.Is(err, ErrFenced) || ctx.Err() != nil {
+		if err == nil || answered && refused.Code < unavailable || errors.Is(err, ErrFenced) || ctx.Err() != nil {
 			return err
 		}
 		if ratelimit.Sleep(ctx, retryEvery) != nil {
