@@ -133,8 +133,8 @@ func TestBadHistories(t *testing.T) {
 		{"given up", func(h []chaos.Record) { at(h, 33).Kind = chaos.GaveUp }, chaos.OneOutcome, "r4 of prey was given up: it has no outcome"},
 		{"a conversation that cannot be read", func(h []chaos.Record) { at(h, 61).Kind, at(h, 61).Text = chaos.Unread, "no" }, chaos.Remembered, "of prey could not be read: no"},
 		{"a gap over what is kept", func(h []chaos.Record) {
-			*at(h, 31) = chaos.Record{At: 5 * time.Second, Kind: chaos.Seen, Agent: "prey", Sub: 3, From: 1, Seq: 5, Type: "gap"}
-			at(h, 13).At, at(h, 16).At = 3*time.Second, 4*time.Second
+			*at(h, 31) = chaos.Record{At: 9 * time.Second, Kind: chaos.Seen, Agent: "prey", Sub: 3, From: 1, Seq: 5, Type: "gap"}
+			at(h, 13).At, at(h, 16).At = 5*time.Second, 6*time.Second
 		}, chaos.Numbered, "a gap from 1 to 5 hides event 1, which is kept"},
 		{"a gap too many", func(h []chaos.Record) {
 			at(h, 28).Type, at(h, 28).From, at(h, 28).Seq = "gap", 10, 12

@@ -337,6 +337,18 @@ func TestASlowDiskCostsTheLog(t *testing.T) {
 	}
 }
 
+// A log that waits for a slow disk holds up no other.
+func TestASlowDiskOfAnotherAgent(t *testing.T) {
+	w := writer(t, segmentlog.Options{})
+	slow, other := open(t, w, filepath.Join(t.TempDir(), "a")), open(t, w, filepath.Join(t.TempDir(), "b"))
+	release := slow.Stall()
+	slow.Append(event(1, 10))
+	other.Append(event(1, 10))
+	until(t, other, func() bool { return onDisk(t, other.Dir()) == 1 })
+	release()
+	until(t, slow, func() bool { return onDisk(t, slow.Dir()) == 1 })
+}
+
 // All queues together are bounded too: who appends then loses its own.
 func TestTheQueuesAreBoundedTogether(t *testing.T) {
 	w := writer(t, segmentlog.Options{Total: 64 << 10})

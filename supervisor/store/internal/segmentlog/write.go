@@ -60,17 +60,30 @@ const keptBuffer = 64 << 10
 // SetAccount returns, and so is the first one in any case: the file is no empty one then, after
 // whatever end of the machine. If it cannot be written the one before holds.
 func (l *Log) SetAccount(account []byte, durable bool) error {
+	file, first, err := l.setAccount(account)
+	if err != nil || !durable && !first {
+		return err
+	}
+	// Events are written meanwhile: the disk may be slow.
+	if err = file.Sync(); err == nil && first {
+		err = errors.Join(safefile.SyncDir(l.dir), safefile.SyncDir(filepath.Dir(l.dir)))
+	}
+	return err
+}
+
+// setAccount replaces the account, and returns the file that has it, and whether it is the first.
+func (l *Log) setAccount(account []byte) (file *os.File, first bool, err error) {
 	l.files.Lock()
 	defer l.files.Unlock()
 	if l.file == nil {
-		return fs.ErrClosed
+		return nil, false, fs.ErrClosed
 	}
 	was := l.head.Account
 	at := int64(0)
 	if account != nil {
 		line := appendAccount(nil, account)
 		if err := l.write(line, 0); err != nil {
-			return err
+			return nil, false, err
 		}
 		was = l.head.Account // in a new segment, perhaps
 		at = l.end().Size - int64(len(line))
@@ -78,17 +91,10 @@ func (l *Log) SetAccount(account []byte, durable bool) error {
 	l.head.Account = at
 	if err := l.note(l.head.Reserved); err != nil {
 		l.head.Account = was
-		return err
+		return nil, false, err
 	}
 	l.account = account
-	if !durable && was != 0 {
-		return nil
-	}
-	err := l.file.Sync()
-	if err == nil && was == 0 {
-		err = errors.Join(safefile.SyncDir(l.dir), safefile.SyncDir(filepath.Dir(l.dir)))
-	}
-	return err
+	return l.file, was == 0, nil
 }
 
 // SetAccount replaces the account of the log in dir, which is not open, as [Log.SetAccount], without

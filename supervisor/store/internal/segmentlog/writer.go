@@ -90,8 +90,7 @@ func (w *Writer) run() {
 		select {
 		case <-w.wake:
 		case <-w.quit:
-			for w.round() {
-			}
+			w.last()
 			return
 		}
 		for w.round() {
@@ -105,21 +104,48 @@ func (w *Writer) run() {
 	}
 }
 
-// round writes what waits. It reports whether there was anything.
+// round writes what waits, but for logs that are being written to: these may wait for a slow disk, and the others do
+// not wait for that. It reports whether there was anything.
 func (w *Writer) round() bool {
-	w.mu.Lock()
-	dirty := w.dirty
-	w.dirty = nil
-	w.mu.Unlock()
+	dirty := w.take()
+	var busy []*Log
 	for _, l := range dirty {
-		l.files.Lock()
+		if !l.files.TryLock() {
+			busy = append(busy, l)
+			continue
+		}
 		l.flush(&w.buf)
 		l.files.Unlock()
+	}
+	if len(busy) > 0 {
+		w.mu.Lock()
+		w.dirty = append(busy, w.dirty...)
+		w.mu.Unlock()
 	}
 	if len(dirty) == 0 {
 		w.buf = nil
 	}
 	return len(dirty) > 0
+}
+
+// last writes what waits, whoever is waited for.
+func (w *Writer) last() {
+	for dirty := w.take(); len(dirty) > 0; dirty = w.take() {
+		for _, l := range dirty {
+			l.files.Lock()
+			l.flush(&w.buf)
+			l.files.Unlock()
+		}
+	}
+}
+
+// take takes the logs that have something to write.
+func (w *Writer) take() []*Log {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	dirty := w.dirty
+	w.dirty = nil
+	return dirty
 }
 
 // fullOf is the size beyond which a segment is begun after the one with that header: what is written is a
