@@ -64,7 +64,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.metrics = metrics.New(metrics.Options{Supervisor: o.Supervisor, Models: o.Status, Spares: o.Status, Version: o.Version})
+	s.metrics = metrics.New(metrics.Options{Supervisor: o.Supervisor, Models: o.Status, Spares: o.Status, Nodes: o.Status, Version: o.Version})
 	s.router = rpc.NewRouter(rpc.Options{Access: s.agents.Access(), Metrics: s.metrics, Log: s.log, Trace: o.Trace, Audit: o.Audit, Elsewhere: elsewhere})
 	tasks := task.NewRunner(task.Options{Agents: s.agents, Dir: filepath.Join(o.PlansDir, "tasks"), Requests: s.requests, Log: s.log})
 	s.plans = plan.NewRunner(plan.Options{Agents: s.agents, Tasks: tasks, Dir: o.PlansDir, Requests: s.requests, Log: s.log})

@@ -134,6 +134,10 @@ var arrows = []rule{
 		of:   []string{"cmd/nexus", "cmd/nexus-child", "cmd/nexus-rpc", "supervisor/cluster", "supervisor/cluster/tunnel"}, deny: []string{"github.com/nats-io/nats-server/..."}, deps: true,
 	},
 	{
+		name: "a child, and a client, carry nothing of NATS",
+		of:   []string{"cmd/nexus-child", "cmd/nexus-rpc", "child/...", "bridge/..."}, deny: []string{"github.com/nats-io/..."}, deps: true,
+	},
+	{
 		name: "SQLite is for the logs of sessions",
 		of:   []string{"..."}, except: []string{"cmd/internal/sessionlog"}, deny: []string{"modernc.org/..."},
 	},

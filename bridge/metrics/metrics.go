@@ -25,6 +25,8 @@ type Options struct {
 	Models ModelStats
 	// Spares is asked for each scrape. Required.
 	Spares SpareStats
+	// Nodes is asked for each scrape. Required.
+	Nodes NodeStats
 	// Version is that of the program.
 	Version string
 }
@@ -37,6 +39,9 @@ type ModelStats interface{ Models() Models }
 type SpareStats interface {
 	Spares() (waiting int, used uint64)
 }
+
+// NodeStats tells of the machines that the server is one of. It is safe for concurrent use.
+type NodeStats interface{ Nodes() api.ListNodesResult }
 
 // Models is what the models' services were asked since the server started.
 type Models struct {

@@ -17,6 +17,7 @@ import (
 	"github.com/tidwall/gjson"
 	"go.uber.org/goleak"
 
+	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/metrics"
 	"nexus.internal/fixtures"
 	"nexus.internal/supervisor"
@@ -42,12 +43,16 @@ func server(t *testing.T, n int) (*metrics.Metrics, *supervisor.Supervisor) {
 			t.Fatal(err)
 		}
 	}
-	return metrics.New(metrics.Options{Supervisor: sup, Version: "v", Models: modelStats{}, Spares: modelStats{}}), sup
+	return metrics.New(metrics.Options{Supervisor: sup, Version: "v", Models: modelStats{}, Spares: modelStats{}, Nodes: modelStats{}}), sup
 }
 
 type modelStats struct{}
 
 func (modelStats) Spares() (waiting int, used uint64) { return 5, 6 }
+
+func (modelStats) Nodes() api.ListNodesResult {
+	return api.ListNodesResult{Node: "a", Nodes: []api.NodeInfo{{Node: "a", State: "up"}, {Node: "b", State: "lost"}, {Node: "c", State: "up"}}}
+}
 
 func (modelStats) Models() metrics.Models {
 	return metrics.Models{Running: 1, Services: []metrics.Service{{
@@ -118,6 +123,7 @@ func TestAgentsAreBounded(t *testing.T) {
 	for _, want := range []string{
 		fmt.Sprintf("nexus_agents_memory_bytes %v", float64(agents<<20)), "nexus_agents_memory_max_bytes 1.048576e+06",
 		fmt.Sprintf("nexus_agents_cpu_seconds_total %d", agents), fmt.Sprintf(`nexus_agents{state="ready"} %d`, agents),
+		`nexus_cluster_machines{state="up"} 2`, `nexus_cluster_machines{state="lost"} 1`, `nexus_cluster_machines{state="left"} 0`,
 	} {
 		if !strings.Contains(text, "\n"+want+"\n") {
 			t.Errorf("there is no %s", want)

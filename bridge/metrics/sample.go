@@ -50,6 +50,7 @@ var (
 	unlaunched = desc("nexus_launch_failures_total", "Processes of agents that did not become ready.")
 	spares     = desc("nexus_spares", "Processes that wait to become an agent.")
 	spent      = desc("nexus_spares_used_total", "Processes that waited and became an agent.")
+	machines   = desc("nexus_cluster_machines", "Machines that the server knows, itself among them, by state.", "state")
 	crashes    = desc("nexus_crashes_total", "Crashes of agents, by cause.", "reason")
 	restarts   = desc("nexus_restarts_total", "Restarts of agents after a crash that succeeded, by the cause of the crash.", "reason")
 	events     = desc("nexus_events_total", "Events of all agents.")
@@ -70,7 +71,7 @@ var (
 
 func (s *sampler) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		s.build.Desc(), agents, queued, sends, repeats, retries, turns, launches, launchTook, unlaunched, spares, spent, crashes, restarts, events, dropped,
+		s.build.Desc(), agents, queued, sends, repeats, retries, turns, launches, launchTook, unlaunched, spares, spent, machines, crashes, restarts, events, dropped,
 		cpu, memory, largest, oneCPU, oneMemory, modelsRunning, modelRequests, modelTokens, modelEstimated, modelCost,
 	} {
 		out <- d
@@ -105,6 +106,13 @@ func (s *sampler) Collect(out chan<- prometheus.Metric) {
 	waiting, used := s.o.Spares.Spares()
 	gauge(spares, float64(waiting))
 	count(spent, used)
+	known := map[string]int{"up": 0, "lost": 0, "left": 0}
+	for _, n := range s.o.Nodes.Nodes().Nodes {
+		known[n.State]++
+	}
+	for state, n := range known {
+		gauge(machines, float64(n), state)
+	}
 	for _, reason := range supervisor.Reasons() {
 		count(crashes, st.Crashes[reason], string(reason))
 		count(restarts, st.Restarts[reason], string(reason))
