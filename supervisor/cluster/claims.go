@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/protocol/ratelimit"
+	"nexus.internal/supervisor/cluster/tunnel"
 )
 
 // Claim says whose an agent is.
@@ -156,7 +157,9 @@ func (n *Node) change(ctx context.Context, do func(context.Context, jetstream.Ke
 		return nil
 	case errors.Is(err, jetstream.ErrKeyExists), errors.Is(err, jetstream.ErrKeyRevisionMismatch):
 		return ErrClaimed
-	case ctx.Err() == nil && (asked.Err() != nil || errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrReconnectBufExceeded)):
+	case errors.Is(err, nats.ErrReconnectBufExceeded):
+		return fmt.Errorf("%w: %w", ErrNoQuorum, tunnel.ErrNoServer)
+	case ctx.Err() == nil && (asked.Err() != nil || errors.Is(err, jetstream.ErrNoStreamResponse)):
 		return fmt.Errorf("%w: %w", ErrNoQuorum, err)
 	}
 	return err

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -51,10 +52,11 @@ func TestNATSThatIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Start()
-	t.Cleanup(func() {
+	end := sync.OnceFunc(func() {
 		s.Shutdown()
 		s.WaitForShutdown()
 	})
+	t.Cleanup(end)
 	second, _ := joined(t, "nats://"+at, "farm", "b")
 	other, _ := joined(t, "nats://"+at, "ranch", "a")
 	agree(t, &machine{Node: early}, &machine{Node: second}, &machine{Node: other})
@@ -97,6 +99,15 @@ func TestNATSThatIsThere(t *testing.T) {
 	until(t, "two of one name are told of", func() bool { return logs.FilterMessageSnippet("another server is this machine").Len() > 0 })
 	if n := logs.FilterMessageSnippet("another server is this machine").Len(); n > 1 {
 		t.Errorf("it was said %d times in %s", n, time.Minute)
+	}
+
+	end()
+	until(t, "its end is known", func() bool { return early.Check() != nil })
+	if _, err := early.Claim(t.Context(), "late", 0); !errors.Is(err, cluster.ErrNoQuorum) || !strings.Contains(err.Error(), "NATS is not reached") {
+		t.Errorf("a claim without a server: %v", err)
+	}
+	if c, err := early.Dial(t.Context(), "b"); err == nil || !strings.Contains(err.Error(), "the machine b is not reached: ") || !strings.Contains(err.Error(), "NATS is not reached") {
+		t.Errorf("a connection without a server: %v, %v", c, err)
 	}
 }
 

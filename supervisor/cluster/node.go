@@ -115,7 +115,7 @@ func (n *Node) Dial(ctx context.Context, machine string) (net.Conn, error) {
 // Check says why the machines do not agree on anything, as far as that is known; nil if they do.
 func (n *Node) Check() error {
 	if !n.nc.IsConnected() {
-		return errors.New("NATS is not reached")
+		return tunnel.ErrNoServer
 	}
 	select {
 	case <-n.agreed:

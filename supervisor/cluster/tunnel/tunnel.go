@@ -17,6 +17,8 @@ var (
 	ErrLost = errors.New("a message between the machines was lost")
 	// ErrSilent says that the other side was not heard of for too long.
 	ErrSilent = errors.New("the other machine does not answer")
+	// ErrNoServer says that there is no server of NATS for the moment.
+	ErrNoServer = errors.New("NATS is not reached")
 	// ErrReset says that the other side has ended the connection, or does not know it.
 	ErrReset = errors.New("the other machine has ended the connection")
 )
@@ -70,6 +72,9 @@ func (t *Tunnel) Dial(ctx context.Context, subject string) (*Conn, error) {
 	answer, err := t.nc.RequestWithContext(ctx, subject, []byte(c.own))
 	if err == nil && len(answer.Data) == 0 {
 		err = errors.New("it takes no further connection")
+	}
+	if errors.Is(err, nats.ErrReconnectBufExceeded) { // nothing is kept until there is one again
+		err = ErrNoServer
 	}
 	if err != nil {
 		c.fail(err)
