@@ -25,8 +25,8 @@ type Claim struct {
 // ErrClaimed says that another machine has an agent, or has had it since.
 var ErrClaimed = errors.New("another machine has the agent")
 
-// releasedTries is how often an agent is claimed that nobody has, as far as is known here: whether it was given up is
-// asked of one machine of the three, which may know that a moment later.
+// releasedTries is how often an agent is claimed of which nobody else is known to have claimed it meanwhile: that it was given up, this
+// machine and the one of the three that is asked may know a moment later.
 const releasedTries = 5
 
 // noReplicas is what a NATS of one server says of more than one replica (JSStreamReplicasNotSupportedErr).
@@ -60,9 +60,10 @@ func (n *Node) Claim(ctx context.Context, agent string, after uint64) (Claim, er
 		}
 		return err
 	}
+	before, _ := n.Owner(agent) // it may have been given up since
 	for range releasedTries {
 		err = n.change(ctx, try)
-		if _, owned := n.Owner(agent); after != 0 || owned || !errors.Is(err, ErrClaimed) || ratelimit.Sleep(ctx, retryEvery) != nil {
+		if now, owned := n.Owner(agent); after != 0 || owned && now != before || !errors.Is(err, ErrClaimed) || ratelimit.Sleep(ctx, retryEvery) != nil {
 			break
 		}
 	}
