@@ -23,7 +23,7 @@ import (
 
 // Any machine answers for an agent as the one does that has it: by a result, an error, a batch, to a notification, and as it goes.
 func TestForward(t *testing.T) {
-	_, all := clusterOf(t, plays(supervisortest.Echo), "a", "b")
+	c, all := clusterOf(t, plays(supervisortest.Echo), "a", "b")
 	a, b := all[0], all[1]
 	b.create("x")
 	for _, body := range []string{
@@ -55,6 +55,16 @@ func TestForward(t *testing.T) {
 	text, result := rest(t, a.stream("x", `{"jsonrpc":"2.0","method":"send","params":{"content":"one two three"},"id":1}`))
 	if text != "one two three" || result.Get("content").Str != text {
 		t.Errorf("a stream: %q, %s", text, result)
+	}
+	b.save("home/sessions/saved.jsonl", []byte(savedText), 1)
+	c.mu.Lock()
+	c.claims["saved"] = "b"
+	c.mu.Unlock()
+	if answer, body := a.post("/agent/saved", `{"jsonrpc":"2.0","method":"get_model","id":1}`, "X-Nexus-Restore", "false"); answer.StatusCode != http.StatusNotFound {
+		t.Errorf("a saved agent that is not to be started: %d %s", answer.StatusCode, body)
+	}
+	if answer, body := a.post("/agent/saved", `{"jsonrpc":"2.0","method":"get_model","id":1}`); answer.StatusCode != http.StatusOK {
+		t.Errorf("a saved agent: %d %s", answer.StatusCode, body)
 	}
 	if answer, body := a.post("/agent/nobody", `{"jsonrpc":"2.0","method":"get_model","id":1}`); answer.StatusCode != http.StatusNotFound {
 		t.Errorf("of no machine: %d %s", answer.StatusCode, body)

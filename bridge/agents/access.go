@@ -38,7 +38,7 @@ func (a Access) Find(id string) error {
 // agents a new one may have for its parent, [Access.parentOf]'s.
 func (a Access) Permit(ctx context.Context, c *rpc.Call, m api.Method) error {
 	if c.By.Agent != nil {
-		return a.permitAgent(ctx, *c.By.Agent, m, c.Agent)
+		return a.permitAgent(ctx, c.By, m, c.Agent)
 	}
 	if err := c.By.MayCall(m); err != nil {
 		return err
@@ -61,7 +61,8 @@ func (a Access) Root(id string) string {
 }
 
 // permitAgent reports why an agent may not call the method for the target.
-func (a Access) permitAgent(ctx context.Context, from supervisor.Caller, m api.Method, target string) error {
+func (a Access) permitAgent(ctx context.Context, by rpc.Principal, m api.Method, target string) error {
+	from := by.Agent
 	switch m.Agents {
 	case api.AnyAgent:
 		return nil
@@ -84,7 +85,7 @@ func (a Access) permitAgent(ctx context.Context, from supervisor.Caller, m api.M
 		if err != nil {
 			return err
 		}
-		return a.CheckPeer(ctx, from.AgentID, other)
+		return a.CheckPeer(ctx, by, other)
 	case api.Unrestricted:
 		return a.checkUnrestricted(ctx, from.AgentID)
 	default:

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
+
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/bridge/sessions"
@@ -17,13 +19,13 @@ import (
 
 // may is what an agent may do, as far as two agents are compared by it.
 type may struct {
-	// permissions has the working directory among its paths.
-	permissions protocol.Permissions
-	allowances  []protocol.Allowance
-	env         string // the digest of the variables that its programs get
-	// unconfined says that it runs as a program of another make that nothing confines: what it asks is decided
+	// Permissions has the working directory among its paths.
+	Permissions protocol.Permissions `json:"permissions"`
+	Allowances  []protocol.Allowance `json:"allowances"`
+	Env         string               `json:"env"` // the digest of the variables that its programs get
+	// Unconfined says that it runs as a program of another make that nothing confines: what it asks is decided
 	// by the permissions, what it does without asking is not.
-	unconfined bool
+	Unconfined bool `json:"unconfined"`
 }
 
 // mayOf asks an agent what it may do. The error says so if it cannot tell.
@@ -38,31 +40,62 @@ func (x Access) mayOf(ctx context.Context, a *supervisor.Agent) (may, error) {
 	}
 	program := state.Program
 	return may{
-		permissions: held.Ceiling, allowances: held.Allowed, env: a.Info().Labels.EnvDigest,
-		unconfined: program != nil && !program.Sandbox && held.Ceiling.Preset != rights.Sandboxed,
+		Permissions: held.Ceiling, Allowances: held.Allowed, Env: a.Info().Labels.EnvDigest,
+		Unconfined: program != nil && !program.Sandbox && held.Ceiling.Preset != rights.Sandboxed,
 	}, nil
 }
 
 // beyond names what an agent may do that another one may not.
 func (m may) beyond(other may) []string {
-	over := append(rights.Beyond(m.permissions, other.permissions), rights.BeyondAllowances(m.allowances, other.allowances)...)
-	if m.env != other.env && m.env != digest((*map[string]string)(nil)) {
+	over := append(rights.Beyond(m.Permissions, other.Permissions), rights.BeyondAllowances(m.Allowances, other.Allowances)...)
+	if m.Env != other.Env && m.Env != digest((*map[string]string)(nil)) {
 		over = append(over, "its environment variables")
 	}
-	if m.unconfined && !other.unconfined && other.permissions.Preset != rights.Yolo {
+	if m.Unconfined && !other.Unconfined && other.Permissions.Preset != rights.Yolo {
 		over = append(over, "run a program that nothing confines")
 	}
 	return over
 }
 
+// callerMay is what an agent that asks may do.
+func (x Access) callerMay(ctx context.Context, by rpc.Principal) (mine may, err error) {
+	if by.Visitor != nil {
+		if err := json.Unmarshal(by.Visitor.Rights, &mine); err != nil {
+			return may{}, fmt.Errorf("what %s may do, as its machine says: %w", by.Agent.AgentID, err)
+		}
+		return mine, nil
+	}
+	self, err := x.r.o.Supervisor.Agent(by.Agent.AgentID)
+	if err != nil {
+		return may{}, Destroyed(by.Agent.AgentID, err)
+	}
+	return x.mayOf(ctx, self)
+}
+
+// Depart implements [rpc.Access].
+func (x Access) Depart(ctx context.Context, c *rpc.Call, m api.Method) (end func(), err error) {
+	c.By.Visitor = new(rpc.Visitor)
+	if m.Agents != api.Peers { // then no turn waits, either
+		return func() {}, nil
+	}
+	from := c.By.Agent.AgentID
+	mine, err := x.callerMay(ctx, rpc.Principal{Agent: c.By.Agent})
+	if err != nil {
+		return nil, err
+	}
+	rights, err := json.Marshal(mine)
+	if err != nil {
+		return nil, fmt.Errorf("encode what %s may do: %w", from, err)
+	}
+	end, err = x.r.o.Supervisor.Wait(supervisor.Wait{From: from, To: c.Agent})
+	c.By.Visitor.Rights, c.By.Visitor.Waits = rights, x.r.o.Supervisor.WaitsFor(from)
+	return end, err
+}
+
 // CheckPeer is NOT_PERMITTED if other may do anything that the calling agent may
 // not do itself: it would do that for the caller.
-func (x Access) CheckPeer(ctx context.Context, from string, other *supervisor.Agent) error {
-	self, err := x.r.o.Supervisor.Agent(from)
-	if err != nil {
-		return Destroyed(from, err)
-	}
-	mine, err := x.mayOf(ctx, self)
+func (x Access) CheckPeer(ctx context.Context, by rpc.Principal, other *supervisor.Agent) error {
+	mine, err := x.callerMay(ctx, by)
 	if err != nil {
 		return err
 	}
@@ -78,7 +111,7 @@ func (x Access) CheckPeer(ctx context.Context, from string, other *supervisor.Ag
 	if len(over) > most {
 		over = append(over[:most:most], fmt.Sprintf("%d more", len(over)-most))
 	}
-	return api.Denied("an agent cannot send to one that may do more than itself: %s may and %s may not: %s", other.ID(), from, strings.Join(over, ", "))
+	return api.Denied("an agent cannot send to one that may do more than itself: %s may and %s may not: %s", other.ID(), by.Agent.AgentID, strings.Join(over, ", "))
 }
 
 // checkAwake is NOT_PERMITTED if a call for the target would start its process and
@@ -108,8 +141,8 @@ func (x Access) checkUnrestricted(ctx context.Context, from string) error {
 		return Destroyed(from, err)
 	}
 	m, err := x.mayOf(ctx, self)
-	if err == nil && m.permissions.Preset != rights.Yolo {
-		err = api.Denied("%s is %s: only an agent without restrictions can end the server", from, m.permissions.Preset)
+	if err == nil && m.Permissions.Preset != rights.Yolo {
+		err = api.Denied("%s is %s: only an agent without restrictions can end the server", from, m.Permissions.Preset)
 	}
 	return err
 }

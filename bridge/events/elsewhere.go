@@ -21,7 +21,7 @@ type Elsewhere interface {
 type Blocks interface {
 	// Next waits for events, and returns one or more of them, each whole. io.EOF follows the last one.
 	Next() ([]byte, error)
-	Close() error
+	Close()
 }
 
 // owner is the other machine that is to answer a request; "" for this one.
@@ -40,7 +40,7 @@ func (s *Streams) relay(ctx context.Context, machine string, r Request, q query,
 	if err != nil {
 		return new(rpc.ToError(err)), ""
 	}
-	defer func() { _ = from.Close() }()
+	defer from.Close()
 	out := rpc.NewStream(to, s.o.Heartbeat)
 	after := q.position
 	for {

@@ -52,11 +52,11 @@ func (b *blocks) Next() ([]byte, error) {
 }
 
 // Close implements [events.Blocks].
-func (b *blocks) Close() error {
+func (b *blocks) Close() {
 	if b.cancel != nil {
 		b.cancel()
 	}
-	return b.body.Close()
+	b.body.Close()
 }
 
 // response begins the event that ends an answer, as [rpc.Stream.Answer] writes it.

@@ -11,6 +11,7 @@ import (
 
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/rpc"
+	"nexus.internal/supervisor"
 )
 
 // The headers by which a machine says for whom it asks. No other listener reads them.
@@ -21,17 +22,21 @@ const (
 
 // principal is an [rpc.Principal] on its way.
 type principal struct {
-	KeyID    string     `json:"key_id"`
-	KeyName  string     `json:"key_name"`
-	Scope    auth.Scope `json:"scope"`
-	AgentID  string     `json:"agent_id"`
-	MayGrant bool       `json:"may_grant"`
+	KeyID    string     `json:"key_id,omitzero"`
+	KeyName  string     `json:"key_name,omitzero"`
+	Scope    auth.Scope `json:"scope,omitzero"`
+	AgentID  string     `json:"agent_id,omitzero"`
+	MayGrant bool       `json:"may_grant,omitzero"`
+	// Of an agent that asks; the others are missing then.
+	Caller  *supervisor.Caller `json:"caller,omitzero"`
+	Visitor *rpc.Visitor       `json:"visitor,omitzero"`
 }
 
 // sign says in a request for whom it is.
 func (f *Client) sign(r *http.Request, by rpc.Principal, requestID string) {
 	text, err := json.Marshal(principal{
 		KeyID: by.Grant.ID, KeyName: by.Grant.Name, Scope: by.Grant.Scope, AgentID: by.Grant.AgentID, MayGrant: by.Grant.MayGrant,
+		Caller: by.Agent, Visitor: by.Visitor,
 	})
 	if err != nil {
 		panic("forward: a principal of our own: " + err.Error())
@@ -52,11 +57,15 @@ func From(h http.Header) (machine string, by rpc.Principal, err error) {
 	if err := json.Unmarshal(text, &p); err != nil {
 		return "", rpc.Principal{}, fmt.Errorf("the header %s: %w", principalHeader, err)
 	}
-	if machine = h.Get(machineHeader); machine == "" || p.KeyID == "" {
-		return "", rpc.Principal{}, errors.New("a machine says neither its name nor whose request it is")
-	}
-	return machine, rpc.Principal{
+	by = rpc.Principal{
 		Grant: auth.Grant{ID: p.KeyID, Name: p.KeyName, Scope: p.Scope, AgentID: p.AgentID, MayGrant: p.MayGrant},
-		Valid: context.Background(),
-	}, nil
+		Valid: context.Background(), Agent: p.Caller, Visitor: p.Visitor,
+	}
+	if p.Caller != nil {
+		by.Grant = auth.Grant{ID: "agent " + p.Caller.AgentID} // for the log; nothing is allowed by it
+	}
+	if machine = h.Get(machineHeader); machine == "" || by.Grant.ID == "" || (p.Caller == nil) != (p.Visitor == nil) {
+		return "", rpc.Principal{}, errors.New("a machine does not say its name, or whose request it is")
+	}
+	return machine, by, nil
 }

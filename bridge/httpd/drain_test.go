@@ -25,7 +25,10 @@ import (
 // anyone may call anything.
 type anyone struct{}
 
-func (anyone) Find(string) error                                   { return nil }
+func (anyone) Find(string) error { return nil }
+func (anyone) Depart(context.Context, *rpc.Call, api.Method) (func(), error) {
+	return func() {}, nil
+}
 func (anyone) Permit(context.Context, *rpc.Call, api.Method) error { return nil }
 func (anyone) Root(id string) string                               { return id }
 

@@ -61,6 +61,7 @@ func (s *Server) newServers() {
 		DisableGeneralOptionsHandler: true,
 		ReadTimeout:                  s.o.ReadTimeout,
 		IdleTimeout:                  s.o.IdleTimeout,
+		MaxHeaderBytes:               maxMachineHeader,
 		ErrorLog:                     zap.NewStdLog(s.log.Named("machines")),
 		BaseContext:                  func(net.Listener) context.Context { return base },
 	}

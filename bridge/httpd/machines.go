@@ -13,6 +13,9 @@ import (
 	"nexus.internal/protocol/jsonrpc"
 )
 
+// maxMachineHeader bounds the headers of a request of another machine, in bytes: what an agent may do is among them.
+const maxMachineHeader = 8 << 20
+
 // ServeMachines serves the connections that other machines make, until Stop, or until ln is closed by another, which is
 // its error. What they pass on is for whom they say, and goes nowhere else: keys, signatures, rates and bounds of connections are of the
 // machine that a client asks. It may be called once.

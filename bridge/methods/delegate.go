@@ -24,19 +24,26 @@ func (m *turnMethods) sendFor(ctx context.Context, c *rpc.Call, p api.SendParams
 	if err != nil {
 		return api.SendResult{}, err
 	}
-	return m.delegate(ctx, a, *c.By.Agent, p, peerCheck{m.agents.Access(), c.By.Agent.AgentID, a})
+	if c.By.Visitor != nil {
+		end, err := m.agents.Supervisor().Wait(c.By.Visitor.Waits...)
+		if err != nil {
+			return api.SendResult{}, err
+		}
+		defer end()
+	}
+	return m.delegate(ctx, a, *c.By.Agent, p, peerCheck{m.agents.Access(), c.By, a})
 }
 
 // peerCheck is whether an agent may send to another one.
 type peerCheck struct {
 	access agents.Access
-	from   string
+	by     rpc.Principal
 	to     *supervisor.Agent
 }
 
 // CheckTurn implements [supervisor.TurnCheck]: either may have got other permissions while the
-// turn waited.
-func (c peerCheck) CheckTurn(ctx context.Context) error { return c.access.CheckPeer(ctx, c.from, c.to) }
+// turn waited. Of an agent of another machine, what it might do when it asked holds.
+func (c peerCheck) CheckTurn(ctx context.Context) error { return c.access.CheckPeer(ctx, c.by, c.to) }
 
 // delegate sends on behalf of another agent and waits for the answer. A turn
 // that nobody waits for any more is cancelled. One that has to wait is checked, unless

@@ -3,6 +3,8 @@ package rpc
 import (
 	"context"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/logfile"
@@ -18,6 +20,16 @@ type Principal struct {
 	Valid context.Context //nolint:containedctx // its life is the key's, not the request's
 	// Agent is the agent that asks; nil for a client.
 	Agent *supervisor.Caller
+	// Visitor is of an agent of another machine; nil for one of this machine, and for a client.
+	Visitor *Visitor
+}
+
+// Visitor is what is known of an agent that asks on another machine.
+type Visitor struct {
+	// Rights are what it may do, as [Access] of its machine has written it; nil if that does not matter.
+	Rights jsontext.Value `json:"rights,omitempty"`
+	// Waits are those of agents that end with the call, without the caller's own.
+	Waits []supervisor.Wait `json:"waits,omitempty"`
 }
 
 // MayCall reports why the principal's key is not good for a method; nil if it is.

@@ -29,6 +29,9 @@ type Access interface {
 	// Permit reports why the call's principal must not make it. The call's agent may be
 	// none that there is, where an agent asks.
 	Permit(ctx context.Context, c *Call, m api.Method) error
+	// Depart prepares a call of an agent of this machine that another one is to answer: the call gets a Visitor. end is
+	// called when it is answered.
+	Depart(ctx context.Context, c *Call, m api.Method) (end func(), err error)
 	// Root is the agent at the top of an agent's tree: itself if no agent created it.
 	Root(id string) string
 }
@@ -188,6 +191,13 @@ func (r *Router) run(ctx context.Context, c *Call, out *Stream) (value any, err 
 	}
 	r.writeAudit(c, statusBegun, 0)
 	if machine != "" {
+		if c.By.Agent != nil {
+			end, err := r.o.Access.Depart(ctx, c, method.row)
+			if err != nil {
+				return nil, err
+			}
+			defer end()
+		}
 		return r.o.Elsewhere.Call(ctx, machine, c, out)
 	}
 	return method.run(ctx, c, params, out)
@@ -202,13 +212,15 @@ func (r *Router) admit(ctx context.Context, c *Call) (method route, machine stri
 		if !ok || method.row.Agents == api.NoAgent {
 			return route{}, "", api.Denied("an agent cannot ask for %s", ClipName(c.Request.Method))
 		}
-		target, params, err := splitTarget(method.row, c.Request.Params)
-		if err != nil {
-			return route{}, "", err
+		if !c.Forwarded {
+			if c.Agent, c.Request.Params, err = splitTarget(method.row, c.Request.Params); err != nil {
+				return route{}, "", err
+			}
 		}
-		c.Agent, c.Request.Params = target, params
-		if err := r.o.Access.Permit(ctx, c, method.row); err != nil {
-			return route{}, "", err
+		if method.row.Scope == api.Global || r.owner(c) == "" {
+			if err := r.o.Access.Permit(ctx, c, method.row); err != nil {
+				return route{}, "", err
+			}
 		}
 		if method.row.Scope == api.Global {
 			c.Agent = ""

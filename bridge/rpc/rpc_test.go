@@ -149,6 +149,9 @@ func (anyone) Find(id string) error {
 	return nil
 }
 
+func (anyone) Depart(context.Context, *rpc.Call, api.Method) (func(), error) {
+	return func() {}, nil
+}
 func (anyone) Permit(context.Context, *rpc.Call, api.Method) error { return nil }
 
 func (anyone) Root(id string) string { return id }
