@@ -358,7 +358,10 @@ func TestClaims(t *testing.T) {
 	b.create("x")
 	owned("x", "b")
 	a.save("home/sessions/x.jsonl", []byte(savedText), 1) // of the time before
-	do(a, "create_agent", `{"agent_id":"x"}`, "the machine b has an agent x")
+	do(a, "create_agent", `{"agent_id":"x","if_exists":"use"}`, `"existing":true`)
+	if _, err := a.sup.Agent("x"); err == nil {
+		t.Error("two machines have x")
+	}
 	do(b, "create_agent", `{"agent_id":".t"}`, `"result"`)
 	owned(".t", "b")
 	do(b, "destroy_agent", `{"agent_id":".t"}`, `"success":true`)
@@ -366,7 +369,9 @@ func TestClaims(t *testing.T) {
 	a.save("home/sessions/y.jsonl", []byte(savedText), 1)
 	do(a, "clone_session", `{"src_session":"y","dest_session":"x2"}`, `"cloned":true`)
 	owned("x2", "a")
-	do(b, "create_agent", `{"agent_id":"x2"}`, "AGENT_EXISTS")
+	do(b, "create_agent", `{"agent_id":"x2"}`, `"restored":true`)
+	do(a, "destroy_agent", `{"agent_id":"x2"}`, `"success":true`)
+	owned("x2", "a")
 	do(a, "rename_session", `{"old_name":"x2","new_name":"x3"}`, `"renamed":true`)
 	owned("x2", "")
 	owned("x3", "a")

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol/ratelimit"
 )
@@ -28,22 +29,15 @@ type Claims interface {
 	Release(ctx context.Context, agent string) error
 }
 
-// ClaimedError says that another machine has an agent, or a session, of that name.
-type ClaimedError struct{ Agent, Machine string }
-
-func (e *ClaimedError) Error() string {
-	return fmt.Sprintf("the machine %s has an agent %s", e.Machine, e.Agent)
-}
-
-// apiError is the error of an agent that is to be started.
-func (e *ClaimedError) apiError() error {
+// claimedElsewhere is the error of an agent that is to be started.
+func claimedElsewhere(e *rpc.ClaimedError) error {
 	return &api.Error{
 		Kind: api.KindAgentExists, About: e.Agent, Details: e.Error(), Err: e,
 		Suggestions: []string{"Send it again: that machine answers. Or use another name."},
 	}
 }
 
-// claim makes an agent this machine's. The error is a *ClaimedError, or NO_QUORUM. The lock of its id is held.
+// claim makes an agent this machine's. The error is a *rpc.ClaimedError, or NO_QUORUM. The lock of its id is held.
 func claim(ctx context.Context, r *Registry, id string) error {
 	if r.o.Claims == nil {
 		return nil
@@ -60,7 +54,7 @@ func claim(ctx context.Context, r *Registry, id string) error {
 		}
 	}
 	if owner != self {
-		return &ClaimedError{Agent: id, Machine: owner}
+		return &rpc.ClaimedError{Agent: id, Machine: owner}
 	}
 	return nil
 }
@@ -77,7 +71,7 @@ func claimed(r *Registry, id string) bool {
 // claimSession is claim for the name of a session that is to be written.
 func claimSession(ctx context.Context, r *Registry, name string) error {
 	err := claim(ctx, r, name)
-	if _, ok := errors.AsType[*ClaimedError](err); ok {
+	if _, ok := errors.AsType[*rpc.ClaimedError](err); ok {
 		return &sessions.Error{Name: name, Err: fmt.Errorf("%w: %w", sessions.ErrExists, err)}
 	}
 	return err
@@ -125,7 +119,7 @@ func claimSaved(ctx context.Context, r *Registry) error {
 			failed = claim(ctx, r, name)
 		}
 		unlock()
-		if claimed, ok := errors.AsType[*ClaimedError](failed); ok {
+		if claimed, ok := errors.AsType[*rpc.ClaimedError](failed); ok {
 			r.log.Warn("another machine has a session of that name: what is asked of it goes there", zap.String("agent", name), zap.String("machine", claimed.Machine))
 		} else if failed != nil {
 			r.log.Info("claim what is saved; it is tried again", zap.Error(failed))

@@ -34,8 +34,8 @@ func (r *Registry) Resolve(ctx context.Context, id string) (*supervisor.Agent, e
 // start claims and launches the agent that p asks for. The lock of its id is held.
 func (r *Registry) start(ctx context.Context, p api.CreateAgentParams, up parent) (*supervisor.Agent, error) {
 	err := claim(ctx, r, *p.AgentID)
-	if e, ok := errors.AsType[*ClaimedError](err); ok {
-		err = e.apiError()
+	if e, ok := errors.AsType[*rpc.ClaimedError](err); ok {
+		err = claimedElsewhere(e)
 	}
 	if err != nil {
 		return nil, err

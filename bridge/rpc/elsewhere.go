@@ -37,6 +37,22 @@ type RemoteError struct{ Answer Error }
 
 func (e *RemoteError) Error() string { return e.Answer.Err.Error() }
 
+// ClaimedError says that another machine has an agent, or a session, of that name.
+type ClaimedError struct{ Agent, Machine string }
+
+func (e *ClaimedError) Error() string {
+	return fmt.Sprintf("the machine %s has an agent %s", e.Machine, e.Agent)
+}
+
+// claimed is the machine that was found to have one of the agents which a call names, when that was to be started here; "" if err says nothing of that.
+func claimed(c *Call, names []string, err error) string {
+	e, ok := errors.AsType[*ClaimedError](err)
+	if !ok || c.Forwarded || c.Agent != "" || c.By.Agent != nil || !slices.Contains(names, e.Agent) {
+		return ""
+	}
+	return e.Machine
+}
+
 // owner is the other machine that has the agent of a call; "" if this one is to answer.
 func (r *Router) owner(c *Call) string {
 	if r.o.Elsewhere == nil || c.Forwarded || c.Agent == "" {

@@ -200,7 +200,12 @@ func (r *Router) run(ctx context.Context, c *Call, out *Stream) (value any, err 
 		}
 		return r.o.Elsewhere.Call(ctx, machine, c, out)
 	}
-	return method.run(ctx, c, params, out)
+	names := method.row.Named(params) // the parameters themselves are not kept while it runs
+	value, err = method.run(ctx, c, params, out)
+	if machine = claimed(c, names, err); machine != "" {
+		return r.o.Elsewhere.Call(ctx, machine, c, out)
+	}
+	return value, err
 }
 
 // admit checks what comes before the parameters' values: that there is such an agent,
