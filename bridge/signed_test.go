@@ -54,8 +54,8 @@ func TestSignedRequests(t *testing.T) {
 		"late, within bounds":  {"/rpc", sign(r.key, now+290, "/rpc", "1", "list_agents", "")},
 	} {
 		response, body := r.without(test.path, test.body)
-		if response.StatusCode != 200 || !strings.Contains(body, `"result"`) || strings.Contains(body, `"error"`) {
-			t.Errorf("%s: HTTP %d %s", name, response.StatusCode, body)
+		if response.StatusCode != 200 || !strings.Contains(body, `"result"`) || strings.Contains(body, `"error"`) || response.Header.Get("X-Key-Scope") != "full" {
+			t.Errorf("%s: HTTP %d %v %s", name, response.StatusCode, response.Header, body)
 		}
 	}
 	bearer, _ := r.scoped(auth.ScopeRead, "")

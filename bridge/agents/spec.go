@@ -110,6 +110,11 @@ func (r *Registry) spec(p api.CreateAgentParams, up parent) (supervisor.Spec, er
 	if s.Fresh {
 		s.Cwd = cmp.Or(s.Cwd, up.state.Cwd, protocol.Value(p.DefaultCwd))
 		s.Labels.Approvals = cmp.Or(s.Labels.Approvals, up.labels.Approvals)
+		if s.Ceiling != nil && s.Cwd != "" { // nexus-child would refuse it, too, a process later
+			if err := rights.CheckCwd(*s.Ceiling, realPath(s.Cwd)); err != nil {
+				return supervisor.Spec{}, api.Denied("%v", err)
+			}
+		}
 		return s, nil
 	}
 	if err := r.resume(&s); err != nil {

@@ -20,6 +20,11 @@ func (x *request) setPrincipal(p rpc.Principal) {
 	}
 }
 
+// tellScope says in the answer what the key is good for (SECURITY, "Keys").
+func (x *request) tellScope(g auth.Grant) {
+	x.set("X-Key-Scope", strings.TrimSpace(string(g.Scope)+" "+g.AgentID))
+}
+
 // checkKey finds the principal by the key of the Authorization header. A call without that
 // header may be signed instead: it has no principal yet. A key that is good, and not for the
 // path, is refused once its principal is known.
@@ -50,7 +55,7 @@ func (s *Server) checkKey(x *request, to route) *rpc.Error {
 	}
 	x.key = key
 	x.setPrincipal(rpc.Principal{Grant: grant, Valid: valid})
-	x.set("X-Key-Scope", strings.TrimSpace(string(grant.Scope)+" "+grant.AgentID))
+	x.tellScope(grant)
 	if to.kind == toAllEvents { // its query says whose
 		return nil
 	}

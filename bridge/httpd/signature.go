@@ -102,6 +102,7 @@ func (s *Server) verify(x *request, r jsonrpc.Request) (signature string, at tim
 		}
 	} else if grant, valid, ok := s.o.Keys.CheckSignature(text, signed.Signature); ok {
 		x.setPrincipal(rpc.Principal{Grant: grant, Valid: valid})
+		x.tellScope(grant)
 	} else {
 		return "", at, "it is no full key's signature of this request"
 	}

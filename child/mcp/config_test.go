@@ -36,7 +36,7 @@ func TestLoad(t *testing.T) {
 		{Name: "off", Command: "x", Disabled: true, AllowedTools: []string{}, Timeout: minute},
 		{
 			Name: "poor", Command: "x", Env: map[string]string{"K": ""}, Timeout: minute,
-			Problem: "the variable NOT_SET is not set, which K of mcp.json needs",
+			Problem: "the variable NOT_SET is not set for this agent, which K of mcp.json needs: the env of create_agent sets it (nexus-rpc create --env)",
 		},
 		{
 			Name: "web", URL: "https://example.com/mcp", Headers: map[string]string{"Authorization": "Bearer tok-12345"},

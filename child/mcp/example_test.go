@@ -28,6 +28,6 @@ func ExampleLoad() {
 		fmt.Printf("%s %v %q\n", s.Name, s.Timeout, s.Problem)
 	}
 	// Output:
-	// github 1m0s "the variable GITHUB_TOKEN is not set, which TOKEN of mcp.json needs"
+	// github 1m0s "the variable GITHUB_TOKEN is not set for this agent, which TOKEN of mcp.json needs: the env of create_agent sets it (nexus-rpc create --env)"
 	// wiki 10s ""
 }

@@ -22,7 +22,7 @@ func (s *Server) expand(values map[string]string, secret bool, getenv func(strin
 	for name, value := range values {
 		whole, used, missing := expand(value, getenv)
 		if missing != "" {
-			s.Problem = fmt.Sprintf("the variable %s is not set, which %s of mcp.json needs", missing, name)
+			s.Problem = fmt.Sprintf("the variable %s is not set for this agent, which %s of mcp.json needs: the env of create_agent sets it (nexus-rpc create --env)", missing, name)
 		}
 		if secret {
 			used = append(used, whole)

@@ -80,7 +80,7 @@ func (ms *managedServer) blockedBy() error {
 	case ms.refused != "":
 		return errors.New(ms.refused)
 	case wait > 0:
-		return fmt.Errorf("%s; it is tried again in %v at the earliest", ms.reason, wait.Round(time.Second))
+		return fmt.Errorf("%s; it is tried again in %v at the earliest", ms.reason, max(wait.Round(time.Second), time.Second))
 	default:
 		return nil
 	}

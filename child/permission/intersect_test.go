@@ -160,7 +160,7 @@ func TestHandingOn(t *testing.T) {
 		held, asked, call := anyPermissions(t, "held"), anyPermissions(t, "asked"), anyCall(t)
 		parent := permission.Policy{Permissions: held, Cwd: rapid.SampledFrom(somePaths).Draw(t, "cwd")}
 		cwd := rapid.SampledFrom(somePaths).Draw(t, "cwd of the other")
-		if permission.CheckCwd(parent.Ceiling(), cwd) != nil {
+		if rights.CheckCwd(parent.Ceiling(), cwd) != nil {
 			return
 		}
 		if call.Action == protocol.ActionExecute || len(call.Paths) == 0 {
@@ -252,7 +252,7 @@ func TestDirectories(t *testing.T) {
 		if tt.allowed != "" {
 			p.Permissions.AllowedPaths = []string{tt.allowed}
 		}
-		if err := permission.CheckCwd(p.Permissions, tt.dir); (err == nil) != tt.ceiling {
+		if err := rights.CheckCwd(p.Permissions, tt.dir); (err == nil) != tt.ceiling {
 			t.Errorf("%+v: as a ceiling: %v", tt, err)
 		}
 		if err := p.CheckMove(tt.dir); (err == nil) != tt.move {

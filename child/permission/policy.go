@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -241,15 +240,15 @@ func (p Policy) Path(tool string, action protocol.Action, path string) Decision 
 	case rights.Contains(rule.BlockedPaths, path):
 		return Decision{Deny, path + " is out of bounds for " + tool}
 	case rule.AllowedPaths != nil && !rights.Contains(rule.AllowedPaths, path):
-		return Decision{Deny, path + " is outside of what " + tool + " may touch: " + list(rule.AllowedPaths)}
+		return Decision{Deny, path + " is outside of what " + tool + " may touch: " + rights.List(rule.AllowedPaths)}
 	case write && p.Permissions.WritePaths != nil && !rights.Contains(p.Permissions.WritePaths, path):
-		return Decision{Deny, path + " may not be changed, only what is in " + list(p.Permissions.WritePaths)}
+		return Decision{Deny, path + " may not be changed, only what is in " + rights.List(p.Permissions.WritePaths)}
 	case p.Level() == rights.Yolo || rights.Within(p.Cwd, path) || rights.Contains(p.Permissions.AllowedPaths, path):
 		return Decision{}
 	}
 	reason := fmt.Sprintf("%s is outside the working directory %s", path, p.Cwd)
 	if allowed := p.Permissions.AllowedPaths; len(allowed) > 0 {
-		reason += " and the allowed paths " + list(allowed)
+		reason += " and the allowed paths " + rights.List(allowed)
 	}
 	if p.Level() != rights.Trusted {
 		return Decision{Deny, reason}
@@ -299,29 +298,6 @@ func (p Policy) Real(real func(path string) string) Policy {
 	return Policy{Permissions: h, Cwd: real(p.Cwd), Allowances: p.Allowances, Private: Private{each(p.Private.Paths), each(p.Private.Except)}}
 }
 
-// list names some paths.
-func list(paths []string) string {
-	const most = 8
-	switch {
-	case len(paths) == 0:
-		return "nothing"
-	case len(paths) > most:
-		return fmt.Sprintf("%s and %d more", strings.Join(paths[:most], ", "), len(paths)-most)
-	default:
-		return strings.Join(paths, ", ")
-	}
-}
-
-// CheckCwd says why an agent under that ceiling may not work in cwd: unless the
-// ceiling is yolo or names no allowed path, they are all there is.
-func CheckCwd(ceiling protocol.Permissions, cwd string) error {
-	bounds := rights.AccessiblePaths(ceiling)
-	if len(bounds) == 0 || rights.Contains(bounds, filepath.Clean(cwd)) {
-		return nil
-	}
-	return fmt.Errorf("%s is outside of what this agent's ceiling allows: %s", cwd, list(bounds))
-}
-
 // CheckMove says why the working directory may not become dir: under sandboxed it
 // stays in the present one and the allowed paths.
 func (p Policy) CheckMove(dir string) error {
@@ -332,7 +308,7 @@ func (p Policy) CheckMove(dir string) error {
 		return fmt.Errorf("%s is out of bounds for this agent", dir)
 	}
 	if p.Level() == rights.Sandboxed && !rights.Within(p.Cwd, dir) && !rights.Contains(p.Permissions.AllowedPaths, dir) {
-		return fmt.Errorf("%s is outside of what a sandboxed agent may touch: %s", dir, list(p.AccessiblePaths("")))
+		return fmt.Errorf("%s is outside of what a sandboxed agent may touch: %s", dir, rights.List(p.AccessiblePaths("")))
 	}
 	return nil
 }
@@ -343,7 +319,7 @@ func (p Policy) CheckReturn(dir string) error {
 	if p.Level() == rights.Yolo || rights.Within(p.Cwd, dir) || rights.Contains(p.Permissions.AllowedPaths, dir) {
 		return nil
 	}
-	return fmt.Errorf("%s is outside of where this session worked: %s; only set_permissions and set_cwd give it more", dir, list(p.AccessiblePaths("")))
+	return fmt.Errorf("%s is outside of where this session worked: %s; only set_permissions and set_cwd give it more", dir, rights.List(p.AccessiblePaths("")))
 }
 
 // Ceiling is what an agent with this policy can hand on to one that it creates:

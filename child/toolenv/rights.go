@@ -70,7 +70,7 @@ func (env *Env) SetCwd(dir string, b protocol.Bound) error {
 		return fmt.Errorf("working directory: %s is not a directory", dir)
 	}
 	if env.ceiling != nil {
-		if err := permission.CheckCwd(*env.ceiling, path); err != nil {
+		if err := rights.CheckCwd(*env.ceiling, path); err != nil {
 			return err
 		}
 	}

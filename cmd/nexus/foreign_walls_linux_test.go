@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -55,5 +56,23 @@ func TestNarrowedPrograms(t *testing.T) {
 	}
 	if got := s.call("/", "create_agent", `{"agent_id":"both","kind":"shell","preset":"sandboxed","sandbox":false}`); !strings.Contains(got, "sandboxed confines all programs") {
 		t.Errorf("sandboxed without walls: %s", got)
+	}
+}
+
+// An agent that an agent wants outside of where it may work itself is refused before a process is started for it.
+func TestAgentsOutsideOfTheirCeiling(t *testing.T) {
+	t.Parallel()
+	scenario := filepath.Join(t.TempDir(), "scenario.json")
+	text := `{"turns":[{"match":"make it","steps":[{"tool":{"name":"nexus_create","input":{"agent_id":"out","cwd":"/"}}},{"text":"Done."}]}]}`
+	if err := os.WriteFile(scenario, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newLive(t, func(cmd *exec.Cmd) { cmd.Args = append(cmd.Args, "--scenario", scenario) })
+	defer s.end()
+	s.create("boss", `{}`)
+	s.send("boss", "make it")
+	got := s.call("/agent/boss", "get_messages", `{}`)
+	if !strings.Contains(got, "/ is outside of what this agent's ceiling allows: "+s.cwd) || strings.Contains(got, "start the agent's process") {
+		t.Errorf("it was told: %s", got)
 	}
 }

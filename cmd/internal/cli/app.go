@@ -274,7 +274,11 @@ func (e *noServerError) Error() string { return e.problem }
 func Args(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			return Usage("usage: %s", cmd.UseLine())
+			hint := ""
+			if len(args) > most && strings.Contains(cmd.Use, "MESSAGE") {
+				hint = ": a message of several words is one in quotes"
+			}
+			return Usage("usage: %s%s", cmd.UseLine(), hint)
 		}
 		return nil
 	}

@@ -401,6 +401,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"list", "--port", "70000"}, "--port must be from 1 to 65535, not 70000"},
 		{[]string{"detect", "--port", "-1"}, "--port must be from 1 to 65535, not -1"},
 		{[]string{"load"}, "name a session, or say --last"},
+		{[]string{"send", "a", "hi", "there"}, "usage: nexus-rpc send AGENT MESSAGE [FLAGS]: a message of several words is one in quotes"},
 		{[]string{"--no-start", "list"}, "unknown flag: --no-start: flags of a verb stand behind it, as in "},
 		{[]string{"list", "--nonsense"}, "unknown flag: --nonsense"},
 		{[]string{"send", "a", "- item"}, "unknown shorthand flag: ' ' in - item: put -- before a message that begins with -"},
