@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/zap"
 
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol/textcut"
@@ -48,12 +49,23 @@ func (s *session) list(ctx context.Context) (catalog, error) {
 		}
 	}
 	if isObject(can.Prompts) {
-		if err := s.listPrompts(ctx, &c); err != nil {
+		if err := s.listPrompts(ctx, &c); err != nil && !without(s.log, err, "prompts/list") {
 			return catalog{}, err
 		}
 	}
 	c.resources = isObject(can.Resources)
 	return c, nil
+}
+
+// without reports whether err says that the server has no such method, although it declared
+// what the method lists: then it has none of that, and the rest is of use.
+func without(log *zap.Logger, err error, method string) bool {
+	answer, ok := errors.AsType[*rpcError](err)
+	if !ok || answer.Code != codeMethodNotFound {
+		return false
+	}
+	log.Warn("mcp server declares what it does not have", zap.String("method", method))
+	return true
 }
 
 func (s *session) listTools(ctx context.Context, c *catalog) error {

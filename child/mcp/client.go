@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -32,6 +31,7 @@ var versions = []string{protocolVersion, "2025-06-18", "2025-03-26", "2024-11-05
 
 var (
 	errNoMessage = errors.New("it sent what is no message of JSON-RPC 2.0")
+	errNoVersion = errors.New(`jsonrpc is not "2.0"`)
 	errNoAnswer  = errors.New("it ended its answer without a result")
 )
 
@@ -202,7 +202,7 @@ func (c *client) receive(raw []byte) error {
 		err = json.Unmarshal(raw, &m, lenient)
 	}
 	if err == nil && m.Version != "2.0" {
-		err = errors.New(`jsonrpc is not "2.0"`)
+		err = errNoVersion
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNoMessage, err)
@@ -210,16 +210,13 @@ func (c *client) receive(raw []byte) error {
 	request := len(m.ID) > 0
 	switch {
 	case m.Method == "" && (len(m.Result) > 0 || m.Error != nil):
-		id, err := strconv.ParseFloat(strings.Trim(string(m.ID), `"`), 64) // some write it as a string, or as 1.0
-		if err == nil {
-			if answered := c.claim(int64(id)); answered != nil {
-				answered <- m
-				return nil
-			}
+		if answered := c.claim(m.callID()); answered != nil {
+			answered <- m
+			return nil
 		}
 		request = false
 	case m.Method == "":
-		return errNoMessage
+		return fmt.Errorf("%w: it has neither method nor result nor error", errNoMessage)
 	}
 	pass, err := c.limit.admit(len(raw), request)
 	switch {
@@ -234,6 +231,24 @@ func (c *client) receive(raw []byte) error {
 		}
 	}
 	return nil
+}
+
+// speaks reports whether a line that is no message was meant as one, and is not what programs
+// print beside: it is an object with a member jsonrpc, or the answer to a call that waits.
+func (c *client) speaks(line []byte) bool {
+	if !bytes.HasPrefix(line, []byte("{")) {
+		return false
+	}
+	var m struct {
+		Version jsontext.Value `json:"jsonrpc"`
+		ID      jsontext.Value `json:"id"`
+		Result  jsontext.Value `json:"result"`
+		Error   jsontext.Value `json:"error"`
+	}
+	if json.Unmarshal(line, &m, lenient, jsontext.AllowDuplicateNames(true)) != nil { // it is cut off, or too deep
+		return bytes.Contains(line, []byte(`"jsonrpc"`))
+	}
+	return len(m.Version) > 0 || (len(m.Result) > 0 || len(m.Error) > 0) && c.waits(incoming{ID: m.ID}.callID())
 }
 
 // answer is the answer to a request of the server's.

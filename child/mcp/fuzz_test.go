@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"testing"
 
@@ -26,27 +27,31 @@ func FuzzReceive(f *testing.F) {
 
 // TestReceive tells an answer from all that is none.
 func TestReceive(t *testing.T) {
+	const noMessage = "it sent what is no message of JSON-RPC 2.0"
 	for _, tc := range []struct {
 		line     string
 		answered bool
 		outbox   int
+		reason   string // "" is its end
 	}{
-		{`{"jsonrpc":"2.0","id":1,"result":{}}`, true, 0},
-		{`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"}}`, true, 0},
-		{`{"jsonrpc":"2.0","id":"1","result":{}}`, true, 0},
-		{`{"jsonrpc":"2.0","id":1.0,"result":{}}`, true, 0},
-		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"a\":\"\xff\"}}", true, 0},
-		{`{"jsonrpc":"2.0","id":"a","result":{}}`, false, 0},
-		{`{"jsonrpc":"2.0","id":2,"result":{}}`, false, 0},
-		{`{"jsonrpc":"2.0","id":1}`, false, 0},
-		{`{"id":1,"result":{}}`, false, 0},
-		{`[{"jsonrpc":"2.0","id":1,"result":{}}]`, false, 0},
-		{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, false, 1},
-		{`{"jsonrpc":"2.0","id":null,"method":"ping","params":{}}`, false, 1},
-		{`{"jsonrpc":"2.0","method":"ping"}`, false, 0},
+		{`{"jsonrpc":"2.0","id":1,"result":{}}`, true, 0, ""},
+		{`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"}}`, true, 0, ""},
+		{`{"jsonrpc":"2.0","id":"1","result":{}}`, false, 0, ""},
+		{`{"jsonrpc":"2.0","id":1.0,"result":{}}`, true, 0, ""},
+		{`{"jsonrpc":"2.0","id":1.5,"result":{}}`, false, 0, ""},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"a\":\"\xff\"}}", true, 0, ""},
+		{`{"jsonrpc":"2.0","id":"a","result":{}}`, false, 0, ""},
+		{`{"jsonrpc":"2.0","id":2,"result":{}}`, false, 0, ""},
+		{`{"jsonrpc":"2.0","id":1}`, false, 0, noMessage + ": it has neither method nor result nor error"},
+		{`{"id":1,"result":{}}`, false, 0, noMessage + `: jsonrpc is not "2.0"`},
+		{`{"id":2,"result":{}}`, false, 0, ""},
+		{`[{"jsonrpc":"2.0","id":1,"result":{}}]`, false, 0, ""},
+		{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, false, 1, ""},
+		{`{"jsonrpc":"2.0","id":null,"method":"ping","params":{}}`, false, 1, ""},
+		{`{"jsonrpc":"2.0","method":"ping"}`, false, 0, ""},
 	} {
 		answered, outbox, reason := mcp.Receive([]byte(tc.line + "\n"))
-		if answered != tc.answered || outbox != tc.outbox || reason != io.EOF {
+		if answered != tc.answered || outbox != tc.outbox || reason.Error() != cmp.Or(tc.reason, io.EOF.Error()) {
 			t.Errorf("%s: answer %t, %d to be sent, ended by %v", tc.line, answered, outbox, reason)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/tidwall/gjson"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"nexus.internal/child/mcp"
 	"nexus.internal/child/tool"
@@ -268,13 +270,129 @@ func TestOwnCodes(t *testing.T) {
 func TestChatter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := one(t, raw(func(_ context.Context, _ string, id int64, out io.Writer) {
-			fmt.Fprintf(out, "Starting up…\n\n[]\n{\"jsonrpc\":\"2.0\"}\n{\"a\":1,\"a\":2}\n\xff\r\n")
+			fmt.Fprintf(out, "Starting up…\n\n[]\n{\"a\":1,\"a\":2}\n\xff\r\n")
+			fmt.Fprintf(out, `{"level":"debug","id":%d,"error":"none","sent":{"jsonrpc":"2.0"}}`+"\n{\n", id+1)
 			fmt.Fprintf(out, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`+"\r\n")
 			answer(out, id, fine)
 		}))
 		if got := text(t, m, "mcp_s_t"); got != "fine" {
 			t.Errorf("got %q", got)
 		}
+	})
+}
+
+// TestMalformed is about a server whose answer is no message: the call, or the start, fails at once and
+// says why, and the program is ended. The call waited for its whole time.
+func TestMalformed(t *testing.T) {
+	nested := strings.Repeat("[", 200_000) + strings.Repeat("]", 200_000)
+	for _, tc := range []struct {
+		name, answer, want string // %d is the id
+	}{
+		{"a result twice", `{"jsonrpc":"2.0","id":%d,"result":` + fine + `,"result":{}}`, "duplicate member"},
+		{"a member twice, deep inside", `{"result":{"content":[],"a":{"b":1,"b":2}},"id":%d,"jsonrpc":"2.0"}`, "duplicate member"},
+		{"nested too deep", `{"jsonrpc":"2.0","id":%d,"result":{"content":[],"x":` + nested + `}}`, "exceeded max depth"},
+		{"cut off", `{"jsonrpc":"2.0","id":%d,"result":{"content":[`, "unexpected EOF"},
+		{"an error that is a text", `{"jsonrpc":"2.0","id":%d,"error":"no"}`, "error"},
+		{"without a result", `{"jsonrpc":"2.0","id":%d}`, "it has neither method nor result nor error"},
+		{"another version", `{"jsonrpc":"1.0","id":%d,"result":{}}`, `jsonrpc is not "2.0"`},
+		{"no version", `{"id":%d,"result":{}}`, `jsonrpc is not "2.0"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				calls := 0
+				m := one(t, raw(func(_ context.Context, _ string, id int64, out io.Writer) {
+					if calls++; calls == 1 {
+						fmt.Fprintf(out, tc.answer+"\n", id)
+						return
+					}
+					answer(out, id, fine)
+				}))
+				began := time.Now()
+				fails(t, m, "mcp_s_t", "the MCP server s was lost during the call, which may have taken effect: it sent what is no message of JSON-RPC 2.0", tc.want)
+				if took := time.Since(began); took != 0 {
+					t.Errorf("that took %v", took)
+				}
+				if got := text(t, m, "mcp_s_t"); got != "fine" {
+					t.Errorf("the next call gave %q", got)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		m := one(t, listing(`{"tools":{}}`, "tools/list", `"result":{"tools":[]},"result":{"tools":[]}`))
+		if got := status(m); got.State != protocol.MCPFailed || !strings.Contains(got.Error, "it sent what is no message of JSON-RPC 2.0: duplicate member") {
+			t.Errorf("a list with a result twice: %+v", got)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("that took %v", took)
+		}
+	})
+}
+
+// listing is a server with those capabilities and the tool "t", which answers one method with
+// that result or error.
+func listing(capabilities, method, reply string) mcp.Start {
+	return within(func(_ context.Context, in io.ReadCloser, out io.WriteCloser) {
+		lines := bufio.NewScanner(in)
+		for lines.Scan() {
+			id := gjson.GetBytes(lines.Bytes(), "id").Int()
+			switch got := gjson.GetBytes(lines.Bytes(), "method").Str; got {
+			case method:
+				fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%d,%s}`+"\n", id, reply)
+			case "initialize":
+				answer(out, id, `{"protocolVersion":"2025-06-18","capabilities":`+capabilities+`,"serverInfo":{"name":"x","version":"1"}}`)
+			case "tools/list":
+				answer(out, id, `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)
+			case "tools/call":
+				answer(out, id, fine)
+			case "resources/templates/list":
+				answer(out, id, `{"resourceTemplates":[]}`)
+			}
+		}
+	})
+}
+
+// TestDeclaredInVain is about a server that declares prompts or resources and does not know the
+// method that lists them: it has none, and its tools are of use. All of them were lost.
+func TestDeclaredInVain(t *testing.T) {
+	const unknown = `"error":{"code":-32601,"message":"no"}`
+	for _, tc := range []struct{ capability, method string }{{"prompts", "prompts/list"}, {"resources", "resources/list"}} {
+		t.Run(tc.capability, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				core, logs := observer.New(zap.WarnLevel)
+				m := manage(t, mcp.Options{
+					Servers: []mcp.Server{{Name: "s", Command: "x"}}, Start: listing(`{"tools":{},"`+tc.capability+`":{}}`, tc.method, unknown), Log: zap.New(core),
+				})
+				m.Prepare(t.Context())
+				if got := text(t, m, "mcp_s_t"); got != "fine" {
+					t.Errorf("the call gave %q", got)
+				}
+				if tc.capability == "resources" {
+					if got := text(t, m, "mcp_s_list_resources"); got != "there are none" {
+						t.Errorf("its resources: %q", got)
+					}
+				}
+				entries := logs.FilterMessage("mcp server declares what it does not have").All()
+				if len(entries) != 1 || entries[0].ContextMap()["method"] != tc.method {
+					t.Errorf("the log has %v", logs.All())
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		m := one(t, listing(`{"tools":{},"prompts":{}}`, "prompts/list", `"error":{"code":-32603,"message":"out of order"}`))
+		if got := status(m); got.State != protocol.MCPFailed || !strings.Contains(got.Error, "list its prompts: out of order") {
+			t.Errorf("another error: %+v", got)
+		}
+	})
+}
+
+// TestNullResult is about a call that is answered with null: it failed, and was a success without content.
+func TestNullResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := one(t, raw(func(_ context.Context, _ string, id int64, out io.Writer) { answer(out, id, "null") }))
+		fails(t, m, "mcp_s_t", "the MCP server s: its result is not written as the protocol has it: null is no object: the call may have taken effect")
 	})
 }
 

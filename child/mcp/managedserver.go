@@ -124,7 +124,7 @@ func (ms *managedServer) startAttempt() (*attempt, error) {
 // run is one session from its start to its end.
 func (ms *managedServer) run(a *attempt) {
 	defer a.end(nil)
-	s, list, err := dial(a.ctx, ms.server, ms.link(), ms.manager.options.Environment.Cwd())
+	s, list, err := dial(a.ctx, ms.server, ms.link(), ms.manager.options.Environment.Cwd(), ms.log)
 	ms.mu.Lock()
 	a.session, a.err = s, err
 	ms.attempt = nil

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+
 	"nexus.internal/protocol/textcut"
 )
 
@@ -32,6 +34,7 @@ var errHung = errors.New("it does not answer any more")
 // session is one connection to a server.
 type session struct {
 	server       Server
+	log          *zap.Logger
 	link         link
 	client       *client                 // nil unless the link was opened
 	offers       initializeResult        // what the server can do
@@ -54,8 +57,8 @@ type link interface {
 
 // dial connects to a server and learns what it has. The session ends with ctx;
 // dial is bounded by connectPatience. On an error nothing of it is left.
-func dial(ctx context.Context, server Server, l link, cwd string) (*session, catalog, error) {
-	s := &session{server: server, link: l, listsChanged: make(chan struct{}, 1), ended: make(chan struct{})}
+func dial(ctx context.Context, server Server, l link, cwd string, log *zap.Logger) (*session, catalog, error) {
+	s := &session{server: server, log: log, link: l, listsChanged: make(chan struct{}, 1), ended: make(chan struct{})}
 	s.ctx, s.end = context.WithCancelCause(ctx)
 	timer := time.AfterFunc(connectTimeout, func() { s.end(fmt.Errorf("it was not ready after %v", connectTimeout)) })
 	defer timer.Stop()

@@ -61,7 +61,7 @@ func (p *stdioTransport) read() {
 		if err == nil && len(line) > 0 {
 			err = p.client.receive(line)
 		}
-		if errors.Is(err, errNoMessage) { // many programs say other things on stdout: a few are let pass
+		if errors.Is(err, errNoMessage) && !p.client.speaks(line) { // many programs say other things on stdout: a few are let pass
 			p.log.Debug("no message on stdout", zap.Int("bytes", len(line)))
 			if junk++; junk <= maxJunk {
 				continue

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -26,6 +28,16 @@ type incoming struct {
 	Method  string         `json:"method"`
 	Result  jsontext.Value `json:"result"`
 	Error   *rpcError      `json:"error"`
+}
+
+// callID is the number of the call that a message answers, also if it is written as 1.0; 0, which no
+// call has, if its id is no such number.
+func (m incoming) callID() int64 {
+	id, err := strconv.ParseFloat(string(m.ID), 64)
+	if err != nil || id != math.Trunc(id) || math.Abs(id) > 1<<53 {
+		return 0
+	}
+	return int64(id)
 }
 
 // outgoing is a message of ours; of ID, Method, Result and Error it has what its kind has.
@@ -54,6 +66,9 @@ func (e *rpcError) Error() string { return fmt.Sprintf("%s (code %d)", e.Message
 
 // decodeResult reads a result into v.
 func decodeResult(result jsontext.Value, v any) error {
+	if !isObject(result) {
+		return fmt.Errorf("its result is not written as the protocol has it: %.40s is no object", result)
+	}
 	err := json.Unmarshal(result, v, lenient)
 	switch {
 	case errors.Is(err, errEntries):
