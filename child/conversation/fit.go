@@ -16,6 +16,8 @@ const (
 	// maxMember is how long a member of a call's input may be to stay in a
 	// request, in bytes, where room is made.
 	maxMember = 256
+	// maxInput is how long all members of a call's input may then be together, in bytes.
+	maxInput = 16 << 10
 	// minShare is the least that is worth showing of a result, in bytes.
 	minShare = 512
 )
@@ -168,14 +170,15 @@ func omit(m protocol.Message) protocol.Message {
 	return m
 }
 
-// truncateInput is the input of a call without its long members.
+// truncateInput is the input of a call without its long members. It is an object, as some services
+// take nothing else, also where the model wrote none.
 func truncateInput(input jsontext.Value) jsontext.Value {
 	if len(input) <= maxMember {
 		return input
 	}
 	var members map[string]jsontext.Value
 	if json.Unmarshal(input, &members) != nil {
-		return input
+		return inputNote(input)
 	}
 	for name, value := range members {
 		if len(value) > maxMember {
@@ -183,8 +186,13 @@ func truncateInput(input jsontext.Value) jsontext.Value {
 		}
 	}
 	short, err := json.Marshal(members, json.Deterministic(true))
-	if err != nil {
-		return input
+	if err != nil || len(short) > maxInput {
+		return inputNote(input)
 	}
 	return short
+}
+
+// inputNote stands for the input of a call.
+func inputNote(input jsontext.Value) jsontext.Value {
+	return jsontext.Value(fmt.Sprintf(`{"input":"[%d bytes left out]"}`, len(input)))
 }

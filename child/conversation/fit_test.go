@@ -72,22 +72,41 @@ func TestARunningTurnIsSqueezed(t *testing.T) {
 }
 
 func TestLongInputsAreLeftOut(t *testing.T) {
-	input := `{"path":"a.txt","content":"` + strings.Repeat("c", 5000) + `"}`
-	d := conversation.New([]protocol.Message{user("go")}, conversation.Preamble{ContextWindow: 1333})
-	d.Add(step("1", input, "wrote a.txt")...)
-	window, err := d.Fit(0)
-	if err != nil {
-		t.Fatal(err)
+	for _, tc := range []struct{ name, input, want string }{
+		{"a long member", `{"path":"a.txt","content":"` + strings.Repeat("c", 5000) + `"}`, `{"content":"[5002 bytes left out]","path":"a.txt"}`},
+		// These stayed as they were, so that the turn failed.
+		{"no JSON", `"{\"content\":` + strings.Repeat("[", 5000) + `"`, `{"input":"[5015 bytes left out]"}`},
+		{"no object", `["` + strings.Repeat("c", 5000) + `"]`, `{"input":"[5004 bytes left out]"}`},
+		{"a member twice", `{"a":"` + strings.Repeat("c", 5000) + `","a":1}`, `{"input":"[5014 bytes left out]"}`},
+		{"many members", "{" + members(5000) + "}", fmt.Sprintf(`{"input":"[%d bytes left out]"}`, 2+len(members(5000)))},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := conversation.New([]protocol.Message{user("go")}, conversation.Preamble{ContextWindow: 1333})
+			d.Add(step("1", tc.input, "wrote a.txt")...)
+			window, err := d.Fit(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := string(window.Messages[1].ToolCalls[0].Input); got != tc.want {
+				t.Errorf("got %.200s, want %s", got, tc.want)
+			}
+			if got := window.Messages[2].Content; got != "wrote a.txt" {
+				t.Errorf("the result is %q", got)
+			}
+			if got := string(d.Messages()[1].ToolCalls[0].Input); got != tc.input {
+				t.Errorf("the conversation itself was changed: %.60s", got)
+			}
+		})
 	}
-	if got, want := string(window.Messages[1].ToolCalls[0].Input), `{"content":"[5002 bytes left out]","path":"a.txt"}`; got != want {
-		t.Errorf("got %s, want %s", got, want)
+}
+
+// members are so many short members of an object.
+func members(n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(`"m%d":1`, i)
 	}
-	if got := window.Messages[2].Content; got != "wrote a.txt" {
-		t.Errorf("the result is %q", got)
-	}
-	if got := string(d.Messages()[1].ToolCalls[0].Input); got != input {
-		t.Errorf("the conversation itself was changed: %.60s", got)
-	}
+	return strings.Join(all, ",")
 }
 
 // The shortest of the latest results stay whole.
