@@ -152,28 +152,8 @@ func (t *talk) begin(agent string, created bool) work {
 		if err != nil {
 			return t.fail(err)
 		}
-		for _, m := range messages {
-			if from.turn == "" || m.TurnID != from.turn { // else it comes with the turn
-				lines = append(lines, pastMessage(t, m)...)
-			}
-		}
-		return arrived{agent, lines, created, t.chat.about(agent)}
-	}
-}
-
-// pastMessage is a message that was said before we came.
-func pastMessage(t *talk, m api.Message) []string {
-	switch m.Role {
-	case protocol.RoleUser:
-		return t.look().asked("you", m.Content)
-	case protocol.RoleAssistant:
-		lines := t.look().answer(m.Content)
-		for _, c := range m.ToolCalls {
-			lines = append(lines, t.look().style(dim, t.look().sign("● ")+cli.Harmless(c.Name, true)+" "+inputOf(c.Name, c.Input)))
-		}
-		return lines
-	default:
-		return nil
+		messages = slices.DeleteFunc(messages, func(m api.Message) bool { return from.turn != "" && m.TurnID == from.turn }) // they come with the turn
+		return arrived{agent, append(lines, t.look().past(messages)...), created, t.chat.about(agent)}
 	}
 }
 
