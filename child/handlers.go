@@ -174,8 +174,7 @@ func (s *server) listJobs(protocol.ListJobs) protocol.JobList {
 }
 
 func (s *server) listModels(ctx context.Context, _ protocol.GetAvailableModels) (protocol.AvailableModels, error) {
-	models, err := s.Models.List(ctx)
-	return protocol.AvailableModels{Models: models}, err
+	return s.Models.List(ctx)
 }
 
 func (s *server) connectServer(ctx context.Context, c protocol.MCPConnect) (protocol.MCPAnswer, error) {

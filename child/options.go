@@ -25,7 +25,7 @@ type Models interface {
 	// for the network.
 	Select(model, current string) (Selected, error)
 	// List names what could be selected. It may ask the providers.
-	List(ctx context.Context) ([]protocol.Model, error)
+	List(ctx context.Context) (protocol.AvailableModels, error)
 	// Price is that of a model, by PROVIDER/ID; ok is false where none is known. It
 	// asks nobody.
 	Price(name string) (p protocol.Price, ok bool)

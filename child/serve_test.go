@@ -91,12 +91,12 @@ func (catalogue) Select(model, _ string) (child.Selected, error) {
 	return child.Selected{Provider: puppet{}, ProviderName: "puppet", Model: model, ContextWindow: 1000, Offline: true}, nil
 }
 
-func (c catalogue) List(ctx context.Context) ([]protocol.Model, error) {
+func (c catalogue) List(ctx context.Context) (protocol.AvailableModels, error) {
 	if c.wait {
 		<-ctx.Done()
-		return nil, ctx.Err()
+		return protocol.AvailableModels{}, ctx.Err()
 	}
-	return []protocol.Model{{Provider: "puppet", ModelID: "a", ModelName: "A", ContextWindow: 1000}}, nil
+	return protocol.AvailableModels{Models: []protocol.Model{{Provider: "puppet", ModelID: "a", ModelName: "A", ContextWindow: 1000}}}, nil
 }
 
 func options() child.Options {

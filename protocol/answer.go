@@ -109,6 +109,9 @@ type (
 	// AvailableModels is the answer to GetAvailableModels.
 	AvailableModels struct {
 		Models []Model `json:"models"`
+		// Notes say what Models lacks: of a provider that has more than are listed, or whose list
+		// is not known, and why.
+		Notes []string `json:"notes,omitempty" wire:"default"`
 	}
 
 	// Stats is the answer to GetSessionStats.

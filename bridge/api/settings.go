@@ -160,6 +160,8 @@ type (
 	// ListModelsResult is the models that set_model accepts, as far as they are known.
 	ListModelsResult struct {
 		Models []protocol.Model `json:"models"`
+		// What Models lacks: a provider has more models than are listed, or its list is not known.
+		Notes []string `json:"notes,omitempty"`
 	}
 
 	// MCPListServersResult is all of them, the personal ones first.

@@ -3,12 +3,15 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"go.uber.org/zap"
 
 	"nexus.internal/child"
@@ -92,56 +95,94 @@ func (m *models) Price(name string) (protocol.Price, bool) {
 }
 
 // maxOffered bounds what a list has of models that no configuration names, in bytes of
-// their names: the list is one frame.
-const maxOffered = 256 << 10
+// JSON: the list is one frame.
+const maxOffered = 512 << 10
+
+// found is what is known of a provider's models.
+type found struct {
+	models []protocol.Model
+	cut    bool   // a service named them, so there may be more than a list can have
+	size   int    // of models, in bytes of JSON
+	note   string // what models lacks; "" if nothing
+}
 
 // List implements [child.Models]: it gives what Select would take. All providers
 // are asked at once. Where the configuration lists a provider's models it has
 // these and no others, and the provider only tells more about them. One that
 // does not answer within lookupTimeout, or not well, has what the configuration
 // says; one without its key has none. The error is that of ctx.
-func (m *models) List(ctx context.Context) ([]protocol.Model, error) {
+func (m *models) List(ctx context.Context) (protocol.AvailableModels, error) {
 	c := m.current.now()
 	names := c.Models.Names()
-	found := make([][]protocol.Model, len(names))
+	all := make([]found, len(names))
 	var asked sync.WaitGroup
 	for i, name := range names {
-		asked.Go(func() { found[i] = m.offered(ctx, c, name) })
+		asked.Go(func() { all[i] = m.offered(ctx, c, name) })
 	}
 	asked.Wait()
-	answered := 0
-	for _, list := range found {
-		answered += min(1, len(list))
-	}
-	for i, list := range found {
-		if settings, _ := c.Models.Provider(names[i]); len(settings.Models) == 0 {
-			found[i] = m.cut(names[i], list, maxOffered/max(1, answered))
+	m.share(names, all)
+	answer := protocol.AvailableModels{Models: []protocol.Model{}}
+	for i, f := range all {
+		answer.Models = append(answer.Models, f.models...)
+		if f.note != "" {
+			answer.Notes = append(answer.Notes, names[i]+": "+f.note)
 		}
 	}
-	return slices.Concat(found...), ctx.Err()
+	return answer, ctx.Err()
 }
 
-// cut are the first models that a provider names, with at most room bytes of names.
-func (m *models) cut(name string, all []protocol.Model, room int) []protocol.Model {
+// share cuts the lists of the providers to what fits into one. What those with few models do not need is
+// for the others.
+func (m *models) share(names []string, all []found) {
+	var order []int
 	for i := range all {
-		if room -= 256 + len(name) + len(all[i].ModelID) + len(all[i].ModelName); room < 0 { // with the members' names and numbers
-			m.log.Warn("a provider has more models than a list", zap.String("provider", name), zap.Int("models", len(all)), zap.Int("listed", i))
-			return all[:i]
+		if all[i].cut {
+			order = append(order, i)
+			for _, model := range all[i].models {
+				all[i].size += encodedSize(model)
+			}
 		}
 	}
-	return all
+	slices.SortStableFunc(order, func(a, b int) int { return all[a].size - all[b].size })
+	room := maxOffered
+	for n, i := range order {
+		f := &all[i]
+		share := room / (len(order) - n)
+		room -= min(f.size, share)
+		if f.size <= share {
+			continue
+		}
+		kept := 0
+		for ; kept < len(f.models); kept++ {
+			if share -= encodedSize(f.models[kept]); share < 0 {
+				break
+			}
+		}
+		m.log.Warn("a provider has more models than a list", zap.String("provider", names[i]), zap.Int("models", len(f.models)), zap.Int("listed", kept))
+		f.note = fmt.Sprintf("it has %d models, the first %d are listed; models of config.json can name others", len(f.models), kept)
+		f.models = f.models[:kept]
+	}
+}
+
+// encodedSize is how many bytes of JSON a model takes in a list.
+func encodedSize(m protocol.Model) int {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return maxOffered // it cannot be told
+	}
+	return len(data) + len(",")
 }
 
 // offered are the models of one provider under its name: those of the configuration, or else
 // those that the service names.
-func (m *models) offered(ctx context.Context, c *config.Config, name string) []protocol.Model {
+func (m *models) offered(ctx context.Context, c *config.Config, name string) (f found) {
 	settings, err := c.Models.Provider(name)
 	if err != nil {
-		return nil
+		return found{}
 	}
 	p, err := m.provider(c, config.Choice{Name: name, Provider: settings})
 	if err != nil {
-		return nil // what cannot be opened, for want of a key perhaps, cannot be chosen
+		return found{} // what cannot be opened, for want of a key perhaps, cannot be chosen
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -150,6 +191,10 @@ func (m *models) offered(ctx context.Context, c *config.Config, name string) []p
 		level := zap.DebugLevel // nobody may use one that is only known by name
 		if c.Models.Defined(name) {
 			level = zap.WarnLevel
+			f.note = "its models are not known: " + strings.TrimPrefix(provider.Brief(err), "provider "+name+": ")
+			if errors.Is(err, context.DeadlineExceeded) {
+				f.note = fmt.Sprintf("its models are not known: no answer within %v", lookupTimeout)
+			}
 		}
 		m.log.Log(level, "models of a provider are not known", zap.String("error", provider.Brief(err)))
 	}
@@ -165,14 +210,15 @@ func (m *models) offered(ctx context.Context, c *config.Config, name string) []p
 		known[i].ContextWindow = cmp.Or(known[i].ContextWindow, offered[at].ContextWindow)
 	}
 	if len(known) > 0 {
-		return known
+		return found{models: known}
 	}
 	for i, o := range offered {
 		facts := settings.Known(o.ModelID)
 		facts.Name, facts.ContextWindow = o.ModelName, cmp.Or(o.ContextWindow, facts.ContextWindow)
 		offered[i] = described(name, facts)
 	}
-	return offered
+	f.models, f.cut = offered, true
+	return f
 }
 
 // listed are the models that the configuration gives a provider.

@@ -71,12 +71,17 @@ func TestListModels(t *testing.T) {
 		}}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // as a child asks
 		defer cancel()
-		all, err := m.List(ctx)
+		list, err := m.List(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
+		if diff := cmp.Diff([]string{
+			"broken: its models are not known: down", "mute: its models are not known: no answer within 8s", "silent: its models are not known: no answer within 8s",
+		}, list.Notes); diff != "" {
+			t.Errorf("notes (-want +got):\n%s", diff)
+		}
 		var got []string
-		for _, model := range all {
+		for _, model := range list.Models {
 			got = append(got, fmt.Sprintf("%s/%s %s %d", model.Provider, model.ModelID, model.ModelName, model.ContextWindow))
 			if _, err := c.Models.Choose(config.Wish{Provider: model.Provider, Model: model.ModelID}); err != nil {
 				t.Errorf("%v is listed and cannot be chosen: %v", model, err)
@@ -108,16 +113,29 @@ func TestListManyModels(t *testing.T) {
 	m := &models{current: &configuration{f: &flags{}, current: c}, of: c, log: zap.NewNop(), opened: map[string]provider.Provider{
 		"many": service{ids: ids}, "one": service{ids: []string{"s"}},
 	}}
-	all, err := m.List(t.Context())
+	list, err := m.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	count := map[string]int{}
-	for _, model := range all {
+	for _, model := range list.Models {
 		count[model.Provider]++
 	}
-	data, err := json.Marshal(protocol.AvailableModels{Models: all})
+	data, err := json.Marshal(list)
 	if err != nil || count["many"] < 100 || count["one"] != 1 || count["offline"] != 1 || len(data) > frame.MaxWritten {
 		t.Errorf("%v in %d bytes, %v", count, len(data), err)
+	}
+	if want := fmt.Sprintf("many: it has 20000 models, the first %d are listed; models of config.json can name others", count["many"]); len(list.Notes) != 1 || list.Notes[0] != want {
+		t.Errorf("notes %q, want %q", list.Notes, want)
+	}
+
+	// Of 5,000 short names, 493 were listed, and nothing said so.
+	ids = ids[:0]
+	for i := range 5000 {
+		ids = append(ids, fmt.Sprintf("m%d", i))
+	}
+	m.opened["many"] = service{ids: ids}
+	if list, err = m.List(t.Context()); err != nil || len(list.Models) != 5000+2 || list.Notes != nil {
+		t.Errorf("%d models of short names, notes %q, %v", len(list.Models), list.Notes, err)
 	}
 }

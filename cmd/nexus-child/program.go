@@ -219,21 +219,21 @@ func (m *programModels) Select(model, _ string) (child.Selected, error) {
 }
 
 // List implements [child.Models].
-func (m *programModels) List(context.Context) ([]protocol.Model, error) {
+func (m *programModels) List(context.Context) (protocol.AvailableModels, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.agent == nil {
-		return nil, nil
+		return protocol.AvailableModels{}, nil
 	}
 	setter := m.agent.Setter()
 	if setter == nil {
-		return nil, errors.New("the program names no models")
+		return protocol.AvailableModels{}, errors.New("the program names no models")
 	}
 	all := setter.Models()
 	for i := range all {
 		all[i].Provider = m.kind
 	}
-	return all, nil
+	return protocol.AvailableModels{Models: all}, nil
 }
 
 // Price implements [child.Models]: what a program's models cost, the program says itself.

@@ -721,6 +721,7 @@ export type ListModelsResult = {
     tools?: boolean;
     reasoning?: boolean;
   }>;
+  notes?: Array<string>;
 };
 
 export type GetModelParams = {

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -8,8 +9,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
+	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/httpapi"
 	"nexus.internal/child/provider/httpapi/httpapitest"
+	"nexus.internal/protocol"
 )
 
 // Services have ways of their own with what they say beside an answer.
@@ -95,9 +98,19 @@ func TestGet(t *testing.T) {
 	if err := s.Get(t.Context(), "/models", nil, &list); err != nil || len(list.Data) != 2 || list.Data[0].ID != "a" || list.Data[1].ID != "" {
 		t.Errorf("error %v, list %v", err, list)
 	}
-	for _, want := range []string{"the service sent a malformed list: it is not an object", "the answer has more than 16 MiB"} {
-		if err := s.Get(t.Context(), "/models", nil, &list); err == nil || err.Error() != want {
-			t.Errorf("error %v, want %s", err, want)
+	for _, want := range []struct{ text, brief string }{ // both were "it does not answer as HTTP does", in short
+		{"the service sent a malformed list: it is not an object", "the service sent a malformed list"},
+		{"the answer has more than 16 MiB", "the answer has more than 16 MiB"},
+	} {
+		_, err := s.Models(t.Context(), func(ctx context.Context) ([]protocol.Model, error) {
+			err := s.Get(ctx, "/models", nil, &list)
+			if err == nil || err.Error() != want.text {
+				t.Errorf("error %v, want %s", err, want.text)
+			}
+			return nil, err
+		})
+		if err == nil || !strings.HasSuffix(provider.Brief(err), ": "+want.brief) {
+			t.Errorf("error %v, want %s", err, want.brief)
 		}
 	}
 }

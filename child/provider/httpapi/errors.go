@@ -170,6 +170,8 @@ func (e *ServiceError) RefusesReasoning() bool {
 var (
 	errIdle   = errors.New("the service fell silent")
 	errCutOff = errors.New("the answer broke off before its end")
+	errList   = errors.New("the service sent a malformed list")
+	errLarge  = fmt.Errorf("the answer has more than %d MiB", maxList>>20)
 )
 
 // MalformedError says that an event of a stream makes no sense. No try follows:
@@ -318,11 +320,11 @@ func brief(err error) string {
 		return refused.status()
 	case malformed:
 		return "the service sent a malformed event"
-	case errors.Is(err, errIdle):
-		return errIdle.Error()
-	case errors.Is(err, errCutOff):
-		return errCutOff.Error()
-	default:
-		return redact.ScrubError(err)
 	}
+	for _, fault := range []error{errIdle, errCutOff, errList, errLarge} {
+		if errors.Is(err, fault) {
+			return fault.Error()
+		}
+	}
+	return redact.ScrubError(err)
 }

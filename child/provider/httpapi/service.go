@@ -194,10 +194,10 @@ func (s *Service) Get(ctx context.Context, path string, query url.Values, v any)
 	case err != nil:
 		return err
 	case len(body) > maxList:
-		return fmt.Errorf("the answer has more than %d MiB", maxList>>20)
+		return errLarge
 	}
 	if e, ok := errors.AsType[*MalformedError](Decode(body, v)); ok {
-		return fmt.Errorf("the service sent a malformed list: %s", e.Problem)
+		return fmt.Errorf("%w: %s", errList, e.Problem)
 	}
 	return nil
 }

@@ -218,7 +218,11 @@ func tellModels(a *App, r api.ListModelsResult) error {
 		}
 		rows = append(rows, []string{m.Provider + "/" + m.ModelID, window, in, out})
 	}
-	return a.Listing(rows)
+	err := a.Listing(rows)
+	for _, note := range r.Notes {
+		a.note("%s", note)
+	}
+	return err
 }
 
 func tellTools(a *App, r api.ListToolsResult) error {

@@ -682,8 +682,12 @@ class Model(_Model, total=False):
     reasoning: bool
 
 
-class ListModels(TypedDict):
+class _ListModels(TypedDict):
     models: List[Model]
+
+
+class ListModels(_ListModels, total=False):
+    notes: List[str]
 
 
 class GetModel(TypedDict):
