@@ -151,7 +151,7 @@ func (b *batch) file(ctx context.Context, path string) error {
 	for first := true; first || at < now.size; first = false {
 		piece := make([]byte, min(now.size-at, int64(chunk-b.size)))
 		n, err := f.ReadAt(piece, at)
-		if err != nil && err != io.EOF { //nolint:errorlint // as ReadAt says it
+		if err != nil && err != io.EOF {
 			return err
 		}
 		if piece = piece[:n]; n == 0 {
