@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,24 +16,11 @@ import (
 	"go.uber.org/goleak"
 
 	"nexus.internal/supervisor/cluster"
+	"nexus.internal/supervisor/cluster/clustertest"
 	"nexus.internal/supervisor/cluster/identity"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// free are addresses on loopback that nobody uses.
-func free(t *testing.T, n int) (all []string) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		all = append(all, l.Addr().String())
-	}
-	return all
-}
 
 // line are options as they are read.
 func line(t *testing.T, o cluster.EngineOptions) string {
@@ -48,7 +34,7 @@ func line(t *testing.T, o cluster.EngineOptions) string {
 
 // It says where it takes clients, takes those with its token alone, and ends when stdin does, so that it can begin again.
 func TestLife(t *testing.T) {
-	join, dir := free(t, 2), filepath.Join(t.TempDir(), "dir")
+	join, dir := clustertest.Addresses(t, 2), filepath.Join(t.TempDir(), "dir")
 	o := cluster.EngineOptions{Cluster: "farm", Machine: "a", Listen: join[0], Join: join, Dir: dir}
 	for range 2 {
 		stdin, input := io.Pipe()
@@ -97,7 +83,7 @@ func TestLife(t *testing.T) {
 
 // What is wrong with the command line or with the line on stdin is said, and nothing is started.
 func TestRefused(t *testing.T) {
-	join := free(t, 2)
+	join := clustertest.Addresses(t, 2)
 	good := cluster.EngineOptions{Cluster: "farm", Machine: "a", Listen: join[0], Join: join, Dir: t.TempDir()}
 	with := func(change func(*cluster.EngineOptions)) string {
 		o := good
@@ -145,7 +131,7 @@ func TestWords(t *testing.T) {
 
 // With certificates it takes the machines of its cluster; it is there for them on an address that is not loopback, too.
 func TestCertificates(t *testing.T) {
-	join, dir := free(t, 2), filepath.Join(t.TempDir(), "farm")
+	join, dir := clustertest.Addresses(t, 2), filepath.Join(t.TempDir(), "farm")
 	c := identity.Cluster{Name: "farm"}
 	for i, listen := range join {
 		c.Machines = append(c.Machines, identity.Address{Machine: fmt.Sprintf("m%d", i), Listen: listen})

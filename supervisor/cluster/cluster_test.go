@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"runtime"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"nexus.internal/supervisor/cluster"
+	"nexus.internal/supervisor/cluster/clustertest"
 	"nexus.internal/supervisor/cluster/engine"
 )
 
@@ -23,20 +23,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds what machines do on a busy one.
 const patience = time.Minute
-
-// addresses are free ones on loopback.
-func addresses(t *testing.T, n int) (all []string) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		all = append(all, l.Addr().String())
-	}
-	return all
-}
 
 // agents is how many there are.
 type agents int
@@ -53,7 +39,7 @@ type machine struct {
 // farm are machines a, b, … of one cluster, each of which is closed with the test.
 func farm(t *testing.T, n int) (machines []*machine, options []engine.Options) {
 	t.Helper()
-	join := addresses(t, n)
+	join := clustertest.Addresses(t, n)
 	for i, listen := range join {
 		options = append(options, engine.Options{Name: "farm", Machine: string(rune('a' + i)), Listen: listen, Join: join, Dir: t.TempDir()})
 		machines = append(machines, start(t, options[i]))
@@ -235,7 +221,7 @@ func TestClaims(t *testing.T) {
 // Without a majority nothing is agreed on, in words; with one it is.
 func TestMinority(t *testing.T) {
 	t.Parallel()
-	join := addresses(t, 3)
+	join := clustertest.Addresses(t, 3)
 	o := func(i int) engine.Options {
 		return engine.Options{Name: "farm", Machine: fmt.Sprint(i), Listen: join[i], Join: join, Dir: t.TempDir()}
 	}

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"nexus.internal/supervisor/cluster"
+	"nexus.internal/supervisor/cluster/clustertest"
 )
 
 // joined is a machine by a NATS that is there already.
@@ -38,7 +39,7 @@ func joined(t *testing.T, url, name, machine string) (*cluster.Node, *observer.O
 // Of two servers of one name, each says so.
 func TestNATSThatIsThere(t *testing.T) {
 	t.Parallel()
-	at := addresses(t, 1)[0]
+	at := clustertest.Addresses(t, 1)[0]
 	host, port, err := cluster.SplitAddress(at)
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ type Machine struct {
 // Start starts n machines, which end with the test.
 func Start(t testing.TB, n int) (machines []*Machine) {
 	t.Helper()
-	join := addresses(t, n)
+	join := Addresses(t, n)
 	for i, listen := range join {
 		machines = append(machines, &Machine{t: t, options: engine.Options{
 			Name: "farm", Machine: string(rune('a' + i)), Listen: listen, Join: join, Dir: t.TempDir(),
@@ -47,8 +47,8 @@ func Start(t testing.TB, n int) (machines []*Machine) {
 	return machines
 }
 
-// addresses are free ones on loopback.
-func addresses(t testing.TB, n int) (all []string) {
+// Addresses are free ones on loopback.
+func Addresses(t testing.TB, n int) (all []string) {
 	t.Helper()
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"nexus.internal/supervisor/cluster"
+	"nexus.internal/supervisor/cluster/clustertest"
 	"nexus.internal/supervisor/cluster/engine"
 	"nexus.internal/supervisor/cluster/runner"
 )
@@ -92,15 +93,7 @@ func options(t *testing.T, n int, what string) (all []runner.Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var join []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		join = append(join, l.Addr().String())
-	}
+	join := clustertest.Addresses(t, n)
 	for i, listen := range join {
 		all = append(all, runner.Options{
 			Program: self, Env: []string{as + "=" + what}, Level: "error", Log: zap.NewNop(),
