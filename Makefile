@@ -73,10 +73,10 @@ test-browser: build ## the page, in a headless Chromium (UPDATE=1: its picture, 
 	@[ -n "$$NEXUS_AXE" ] || echo 'not run: axe-core on the page, as NEXUS_AXE names no axe.min.js'
 	cd .ci/browser && $(GO) vet . && NEXUS_BIN=$(CURDIR)/bin $(GO) test -count=1 .
 
+# The go.mod of this and of oracles follows that of nexus, by itself (-mod=mod).
 test-agents: build ## agents of other makes, from npm, with a played model (needs node, npm and the network once)
 	cd .ci/agents && $(GO) vet -mod=mod . && NEXUS_BIN='$(CURDIR)/bin' $(GO) test -mod=mod -count=1 -v .
 
-# Its go.mod follows that of nexus, by itself (-mod=mod).
 oracles: ## the providers' wires, beside what the vendors' SDKs make of them (needs the network once)
 	cd .ci/oracles && $(GO) vet -mod=mod . && $(GO) test -mod=mod -count=1 .
 
