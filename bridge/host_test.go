@@ -102,9 +102,11 @@ func TestHostCreate(t *testing.T) {
 	}
 	f.want("trusted", "create_agent", `{"agent_id":"b"}`,
 		"error -32602 Agent already exists: b")
-	f.want("trusted", "create_agent", `{"agent_id":"c","preset":"trusted","cwd":"/elsewhere","allowed_write_paths":[]}`,
+	f.want("trusted", "create_agent", `{"agent_id":"c","preset":"trusted","cwd":"/elsewhere"}`,
+		"error -32003 Not permitted: /elsewhere is outside of what this agent's ceiling allows: /data, /site")
+	f.want("trusted", "create_agent", `{"agent_id":"c","preset":"trusted","cwd":"/data/elsewhere","allowed_write_paths":[]}`,
 		`{"agent_id":"c","url":"/agent/c"}`)
-	if p := <-f.asked; p.Permissions.Preset != "trusted" || p.Cwd != "/elsewhere" || p.Permissions.WritePaths == nil || len(p.Permissions.WritePaths) != 0 {
+	if p := <-f.asked; p.Permissions.Preset != "trusted" || p.Cwd != "/data/elsewhere" || p.Permissions.WritePaths == nil || len(p.Permissions.WritePaths) != 0 {
 		t.Errorf("asked for %+v", p)
 	}
 	f.want("box", "create_agent", `{"agent_id":"d","preset":"trusted"}`,
