@@ -53,7 +53,7 @@ type accounts interface {
 // are at fault, a *sessions.Error where the agent's limits, or those of one above it, cannot
 // be read, and a *agents.MissingDirError where its directory is gone.
 func (a *admission) Admit(s supervisor.Spec, own *api.Limits) (supervisor.Spec, error) {
-	if err := errors.Join(checkParams(s), a.checkDir(s), a.checkModel(s), a.checkProgram(s), a.mayReturn(s)); err != nil {
+	if err := errors.Join(a.checkDir(s), checkParams(s), a.checkModel(s), a.checkProgram(s), a.mayReturn(s)); err != nil {
 		return supervisor.Spec{}, err
 	}
 	limits, err := a.limits(s, own)

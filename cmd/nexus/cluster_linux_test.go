@@ -119,6 +119,12 @@ func TestCluster(t *testing.T) {
 		}
 		return pid, err
 	})
+	eventually(t, "a reaches b again", func() (none struct{}, err error) { // which it may have lost for so short a time that nobody says so
+		if answer := a.call("/agent/worker", "get_model", `{}`); !gjson.Get(answer, "result").Exists() {
+			err = errors.New(answer)
+		}
+		return none, err
+	})
 	for _, s := range []*live{a, b} {
 		s.untilNodes("a up, b up, c up")
 	}
@@ -169,7 +175,14 @@ func began(t *testing.T, s, owner *live, request string) <-chan string {
 	go func() { // which the caller waits for
 		answer <- s.call("/agent/worker", "send", fmt.Sprintf(`{"content":"count to 100000","request_id":%q}`, request))
 	}()
-	eventually(t, "the turn runs", func() (struct{}, error) { return struct{}{}, owner.busy("worker") })
+	eventually(t, "the turn runs", func() (none struct{}, err error) {
+		select {
+		case early := <-answer:
+			t.Fatalf("instead of running, it was answered: %s", early)
+		default:
+		}
+		return none, owner.busy("worker")
+	})
 	return answer
 }
 
