@@ -75,7 +75,7 @@ test-browser: build ## the page, in a headless Chromium (UPDATE=1: its picture, 
 
 # The go.mod of this and of oracles follows that of nexus, by itself (-mod=mod).
 test-agents: build ## agents of other makes, from npm, with a played model (needs node, npm and the network once)
-	cd .ci/agents && $(GO) vet -mod=mod . && NEXUS_BIN='$(CURDIR)/bin' $(GO) test -mod=mod -count=1 -v .
+	cd .ci/agents && $(GO) vet -mod=mod . && NEXUS_BIN='$(CURDIR)/bin' $(GO) test -mod=mod -count=1 -timeout 60m -v .
 
 oracles: ## the providers' wires, beside what the vendors' SDKs make of them (needs the network once)
 	cd .ci/oracles && $(GO) vet -mod=mod . && $(GO) test -mod=mod -count=1 .

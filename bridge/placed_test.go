@@ -1,7 +1,6 @@
 package bridge_test
 
 import (
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -24,11 +23,10 @@ func ask(r *rig, method, params string) gjson.Result {
 
 // What names an agent or a session goes to the machine that has it.
 func TestForwardedByName(t *testing.T) {
-	c, all := clusterOf(t, func(r *rig, o *bridge.Options) {
+	c := newCluster("a", "b")
+	a := c.join(t, "a", func(r *rig, o *bridge.Options) {
 		r.save("home/sessions/role.jsonl", []byte(savedText), 1)
-	}, "a")
-	c.in["b"] = make(chan net.Conn)
-	a := all[0]
+	})
 	b := c.join(t, "b", func(r *rig, o *bridge.Options) {
 		r.save("home/sessions/old.jsonl", []byte(savedText), 1)
 	})

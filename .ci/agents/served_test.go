@@ -21,7 +21,9 @@ func (a agent) served(t *testing.T, url string) {
 	}
 	write(t, home, "config.json", object{
 		"providers": object{"played": object{"type": a.provider, "base_url": base, "api_key_env": "PLAYED_KEY", "models": []object{{"id": "probe"}}}},
-		"kinds":     object{"mine": object{"protocol": a.protocol, "command": a.command(t), "models": "played"}},
+		"kinds": object{"mine": object{
+			"protocol": a.protocol, "command": a.command(t), "models": "played", "env": object{"OPENAI_MODEL": "probe", "DISABLE_TELEMETRY": "1"},
+		}},
 	})
 	nexus := func(arguments ...string) string {
 		t.Helper()
@@ -34,7 +36,11 @@ func (a agent) served(t *testing.T, url string) {
 		return string(said)
 	}
 	defer nexus("shutdown")
-	nexus("create", "a", "--kind", "mine", "--model", "probe", "--cwd", t.TempDir())
+	create := []string{"create", "a", "--kind", "mine", "--cwd", t.TempDir()}
+	if a.protocol != "acp" { // by which programs offer the models that they know
+		create = append(create, "--model", "probe")
+	}
+	nexus(create...)
 	if text := nexus("send", "a", playedmodel.Short); strings.TrimSpace(text) == "" {
 		t.Error("no answer")
 	}
