@@ -80,9 +80,9 @@ var roles = map[string]func(){
 	},
 }
 
-// init keeps main on the first thread, which a leaderless process ends, and to which orphans come.
+// init keeps main on the first thread, which a leaderless process ends, to which orphans come, and whose tracer a parent is.
 func init() {
-	if role := os.Getenv("ROLE"); role == "leaderless" || role == "timers" || role == "subreaper" {
+	if role := os.Getenv("ROLE"); role == "leaderless" || role == "timers" || role == "subreaper" || role == "traced" {
 		runtime.LockOSThread()
 	}
 }
