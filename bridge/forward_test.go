@@ -426,6 +426,44 @@ func TestClaimSaved(t *testing.T) {
 	}
 }
 
+// The agents of a machine that is gone go on at another one. When it is back, what still runs there ends, and its
+// callers are sent to the other machine.
+func TestTakeOver(t *testing.T) {
+	c, all := clusterOf(t, plays(supervisortest.Echo), "a", "b")
+	a, b := all[0], all[1]
+	b.create("x")
+	b.create("y")
+	a.save("home/sessions/x.jsonl", []byte(savedText), 1) // as it was shipped
+	taken := b.logs.seen("another machine has taken an agent, which ends here")
+	c.mu.Lock()
+	c.moves = true
+	c.mu.Unlock()
+	c.cut("b")
+	for began := time.Now(); c.owner("x") != "a" || c.owner("y") != "a"; {
+		if time.Since(began) > patience {
+			t.Fatalf("claimed are %v", c.claims)
+		}
+	}
+	if _, body := a.post("/agent/x", `{"jsonrpc":"2.0","method":"get_model","id":1}`); !strings.Contains(body, "echo") {
+		t.Errorf("an agent that was taken over: %s", body)
+	}
+	<-taken
+	c.mend("b")
+	for began := time.Now(); ; {
+		_, errX := b.sup.Agent("x")
+		_, errY := b.sup.Agent("y")
+		if errX != nil && errY != nil {
+			break
+		}
+		if time.Since(began) > patience {
+			t.Fatal("the machine that is back goes on with its agents")
+		}
+	}
+	if _, body := b.post("/agent/x", `{"jsonrpc":"2.0","method":"get_model","id":1}`); !strings.Contains(body, "echo") {
+		t.Errorf("through the machine that is back: %s", body)
+	}
+}
+
 // A call that was passed on is not passed on again, whatever the machines know.
 func TestForwardedOnce(t *testing.T) {
 	c, all := clusterOf(t, nil, "a", "b")

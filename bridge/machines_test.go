@@ -27,13 +27,15 @@ type cluster struct {
 	asked  func(machine string) string // says whose all agents are; nil for what is claimed
 	labels map[string]map[string]string
 	load   map[string]forward.Load
+	moves  bool                // agents of machines that are down are taken over
+	had    map[string][]string // machines that have files of an agent
 }
 
 // newCluster is a cluster without servers.
 func newCluster(names ...string) *cluster {
 	c := &cluster{
 		claims: map[string]string{}, in: map[string]chan net.Conn{}, links: map[string][]net.Conn{}, down: map[string]bool{},
-		labels: map[string]map[string]string{}, load: map[string]forward.Load{},
+		labels: map[string]map[string]string{}, load: map[string]forward.Load{}, had: map[string][]string{},
 	}
 	for _, name := range names {
 		c.in[name] = make(chan net.Conn)
@@ -94,7 +96,7 @@ type machine struct {
 	name string
 }
 
-var _ forward.Machines = (*machine)(nil)
+var _ bridge.Machines = (*machine)(nil)
 
 func (m *machine) Self() string { return m.name }
 
@@ -144,6 +146,7 @@ func (m *machine) Claim(_ context.Context, agent string) (string, error) {
 	}
 	if _, ok := m.claims[agent]; !ok {
 		m.claims[agent] = m.name
+		m.had[agent] = append(m.had[agent], m.name)
 	}
 	return m.claims[agent], nil
 }
@@ -154,6 +157,55 @@ func (m *machine) Release(_ context.Context, agent string) error {
 	if m.claims[agent] == m.name {
 		delete(m.claims, agent)
 	}
+	return nil
+}
+
+func (m *machine) Prepare(context.Context, string) error { return nil }
+
+// Orphans are the agents of machines that are down, for the first machine that is up.
+func (m *machine) Orphans(context.Context) (agents []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(m.in)) {
+		if name == m.name {
+			break
+		}
+		if !m.down[name] {
+			return nil
+		}
+	}
+	for agent, name := range m.claims {
+		if m.moves && m.down[name] {
+			agents = append(agents, agent)
+		}
+	}
+	return agents
+}
+
+func (m *machine) TakeOver(_ context.Context, agent string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.claims[agent] = m.name
+	m.had[agent] = append(m.had[agent], m.name)
+	return nil
+}
+
+// Taken are the agents that this machine is told to have had.
+func (m *machine) Taken() (agents []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for agent, by := range m.had {
+		if m.claims[agent] != m.name && slices.Contains(by, m.name) {
+			agents = append(agents, agent)
+		}
+	}
+	return agents
+}
+
+func (m *machine) GiveUp(agent string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.had[agent] = slices.DeleteFunc(m.had[agent], func(by string) bool { return by == m.name })
 	return nil
 }
 

@@ -44,6 +44,12 @@ type Status interface {
 	methods.NodeLister
 }
 
+// Machines are those of a cluster, seen from one of them.
+type Machines interface {
+	forward.Machines
+	agents.Claims
+}
+
 // Options are what a Server needs. Zero durations mean the default beside them.
 type Options struct {
 	// Supervisor runs the agents. Required.
@@ -57,7 +63,7 @@ type Options struct {
 	// Sessions knows which agents are saved. Required.
 	Sessions *sessions.Catalogue
 	// Machines are those of the cluster that the server is one of. Nil for a server alone.
-	Machines forward.Machines
+	Machines Machines
 	// Keys are those that a client may present. Required.
 	Keys *auth.Keyring
 	Addr string // see [httpd.Options]. Required.

@@ -26,6 +26,9 @@ var (
 	ErrNoRequest    = errors.New("no such permission request waits for an answer")
 	ErrSlow         = errors.New("subscriber fell too far behind")
 	ErrUnrecorded   = errors.New("the request could not be recorded") // nothing was accepted
+	// Of agents whose records several machines have. What became of a turn that ends with one of them the records say.
+	ErrMoved      = errors.New("another machine has the agent now")
+	ErrNoMajority = errors.New("a majority of the machines that keep the agent's records is not reached")
 )
 
 // StartError says that an incarnation did not become ready.

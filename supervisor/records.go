@@ -39,6 +39,9 @@ type Records interface {
 	Accept(id string, digest [sha256.Size]byte) error
 	// End records the outcome of r.TurnID.
 	End(r Result)
+	// Settle returns once all that was recorded is wherever it is kept. The error is ErrMoved or ErrNoMajority: no outcome is
+	// to be told that was recorded last, as there may be another one elsewhere.
+	Settle() error
 	Close() error
 	// Remove closes them and keeps nothing.
 	Remove() error
@@ -54,6 +57,7 @@ func (NoRecords) Past(func(id string, digest [sha256.Size]byte, ended *Result)) 
 func (NoRecords) Find(...string) (map[string]Result, error)                     { return nil, nil }
 func (NoRecords) Accept(string, [sha256.Size]byte) error                        { return nil }
 func (NoRecords) End(Result)                                                    {}
+func (NoRecords) Settle() error                                                 { return nil }
 func (NoRecords) Close() error                                                  { return nil }
 func (NoRecords) Remove() error                                                 { return nil }
 

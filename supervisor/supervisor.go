@@ -247,12 +247,22 @@ func (s *Supervisor) Remove(ctx context.Context, id string) error {
 	}
 	s.closeAgent(a, ErrNotFound)
 	s.mu.Unlock()
-	select {
-	case <-a.removed:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	return a.awaitRemoval(ctx)
+}
+
+// Evict is Remove of an agent that another machine has taken: its process is killed at once, and what ran or waited
+// ends with ErrMoved, unless its records say otherwise.
+func (s *Supervisor) Evict(ctx context.Context, id string) error {
+	s.mu.Lock()
+	a := s.agents[id]
+	if a == nil {
+		s.mu.Unlock()
+		return ErrNotFound
 	}
+	a.kill("another machine has the agent")
+	s.closeAgent(a, ErrMoved)
+	s.mu.Unlock()
+	return a.awaitRemoval(ctx)
 }
 
 // RemoveIdle is Remove for an agent without a prompt that runs or waits; ErrBusy if

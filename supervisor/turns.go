@@ -207,8 +207,10 @@ func (s *agentState) notified(t *Turn) {
 	if t.hold {
 		s.turns.holder = t
 	}
-	s.agent.publish("turn_end", turnEndEvent(t.id, t.result.Outcome, t.result.Err))
-	s.agent.sup.count.outcome(t.result.Outcome).Add(1)
+	if t.result.Outcome != "" {
+		s.agent.publish("turn_end", turnEndEvent(t.id, t.result.Outcome, t.result.Err))
+		s.agent.sup.count.outcome(t.result.Outcome).Add(1)
+	}
 	close(t.done)
 	s.next()
 }

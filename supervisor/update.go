@@ -125,7 +125,11 @@ func (a *Agent) notify(t *Turn) {
 	defer a.work.Done()
 	for ok := true; ok; {
 		a.records.End(t.result)
+		err := a.records.Settle()
 		a.update(func(s *agentState) []effect {
+			if err != nil {
+				t.result = Result{TurnID: t.id, Err: err}
+			}
 			s.notified(t)
 			t, ok = s.turns.finished.next()
 			return nil

@@ -27,10 +27,19 @@ func (a Access) Resolve(ctx context.Context, id string) (*supervisor.Agent, erro
 }
 
 func (a Access) Find(id string) error {
-	if _, err := a.r.o.Supervisor.Agent(id); err != nil && !a.r.o.Sessions.Exists(id) {
-		return rpc.AgentNotFound(id, supervisor.ErrNotFound)
+	if a.r.there(id) {
+		return nil
 	}
-	return nil
+	if ours(a.r, id) { // it may just come here from another machine
+		defer a.r.locks.Lock(id)()
+		if err := prepare(context.Background(), a.r, id); err != nil {
+			return err
+		}
+		if a.r.there(id) {
+			return nil
+		}
+	}
+	return rpc.AgentNotFound(id, supervisor.ErrNotFound)
 }
 
 // Permit implements [rpc.Access]: the one place that says who may ask what of which agent, by

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -12,6 +13,7 @@ import (
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol/ratelimit"
+	"nexus.internal/supervisor"
 )
 
 // Claims say which machine of a cluster has an agent. Of each name one machine has it, running or saved. It is safe for
@@ -27,6 +29,19 @@ type Claims interface {
 	Claim(ctx context.Context, agent string) (owner string, err error)
 	// Release gives up this machine's claim; it is no error if it has none.
 	Release(ctx context.Context, agent string) error
+
+	// Prepare sees that what is saved here of an agent that this machine has claimed is what the machine had that had the
+	// agent before. No process of the agent runs.
+	Prepare(ctx context.Context, agent string) error
+	// Orphans are agents of machines that are gone, which this machine is to take over now.
+	Orphans(ctx context.Context) []string
+	// TakeOver makes an agent this machine's that is of a machine that is gone, and prepares it. It is no error if another
+	// machine was quicker.
+	TakeOver(ctx context.Context, agent string) error
+	// Taken are the agents that this machine had and another one has claimed since.
+	Taken() []string
+	// GiveUp sets aside what is saved here of an agent that another machine has claimed. No process of the agent runs.
+	GiveUp(agent string) error
 }
 
 // claimedElsewhere is the error of an agent that is to be started.
@@ -55,6 +70,29 @@ func claim(ctx context.Context, r *Registry, id string) error {
 	}
 	if owner != self {
 		return &rpc.ClaimedError{Agent: id, Machine: owner}
+	}
+	return prepare(ctx, r, id)
+}
+
+// ours reports whether this machine of a cluster has claimed an agent.
+func ours(r *Registry, id string) bool {
+	if r.o.Claims == nil {
+		return false
+	}
+	owner, known := r.o.Claims.Owner(id)
+	return known && owner == r.o.Claims.Self()
+}
+
+// prepare sees that what is saved of an agent that this machine has claimed is here. The lock of its id is held. The error is NO_QUORUM.
+func prepare(ctx context.Context, r *Registry, id string) error {
+	if !ours(r, id) {
+		return nil
+	}
+	if err := r.o.Claims.Prepare(context.WithoutCancel(ctx), id); err != nil {
+		return &api.Error{
+			Kind: api.KindNoQuorum, Details: fmt.Sprintf("what the machines have of %s could not be fetched, and nothing was accepted: %v", id, err), Err: err,
+			Suggestions: []string{"Send it again when a majority of the machines is there."},
+		}
 	}
 	return nil
 }
@@ -128,8 +166,73 @@ func claimSaved(ctx context.Context, r *Registry) error {
 	}
 	for _, id := range r.o.Claims.Owned() {
 		unlock := r.locks.Lock(id)
-		release(ctx, r, id)
+		if _, err := r.o.Supervisor.Agent(id); err != nil { // else it is here
+			err = prepare(ctx, r, id)
+		}
+		if err == nil {
+			release(ctx, r, id)
+		}
 		unlock()
+		if err != nil {
+			r.log.Info("fetch what the machines have of an agent; it is tried again", zap.String("agent", id), zap.Error(err))
+			return err
+		}
 	}
 	return nil
+}
+
+const (
+	// moveEvery is how often is looked for agents that have lost their machine, or that another one has taken.
+	moveEvery = 500 * time.Millisecond
+	// moving is how many are moved at a time.
+	moving = 8
+)
+
+// FollowClaims takes over the agents of machines that are gone, and ends here those that another machine has taken, until ctx ends.
+func FollowClaims(ctx context.Context, r *Registry) {
+	for ratelimit.Sleep(ctx, moveEvery) == nil {
+		each(r.o.Claims.Taken(), func(id string) { evict(ctx, r, id) })
+		each(r.o.Claims.Orphans(ctx), func(id string) { takeOver(ctx, r, id) })
+	}
+}
+
+// each does something with each agent, and returns when it is done.
+func each(ids []string, do func(id string)) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	places := make(chan struct{}, moving)
+	for _, id := range ids {
+		places <- struct{}{}
+		work.Go(func() {
+			do(id)
+			<-places
+		})
+	}
+}
+
+// evict ends what runs here of an agent that another machine has taken.
+func evict(ctx context.Context, r *Registry, id string) {
+	// Before the lock: whoever holds it may wait for the agent.
+	if err := r.o.Supervisor.Evict(ctx, id); err == nil {
+		r.log.Warn("another machine has taken an agent, which ends here", zap.String("agent", id))
+	} else if !errors.Is(err, supervisor.ErrNotFound) {
+		return // it is tried again, unless ctx has ended
+	}
+	defer r.locks.Lock(id)()
+	if _, err := r.o.Supervisor.Agent(id); err == nil {
+		return
+	}
+	r.replaced(id)
+	if err := r.o.Claims.GiveUp(id); err != nil {
+		r.log.Warn("set aside what is saved of an agent that another machine has taken", zap.String("agent", id), zap.Error(err))
+	}
+}
+
+// takeOver makes the agent of a machine that is gone this machine's.
+func takeOver(ctx context.Context, r *Registry, id string) {
+	defer r.locks.Lock(id)()
+	r.replaced(id)
+	if err := r.o.Claims.TakeOver(ctx, id); err != nil {
+		r.log.Warn("take over the agent of a machine that is gone; it is tried again", zap.String("agent", id), zap.Error(err))
+	}
 }

@@ -73,6 +73,9 @@ func (r *Registry) create(ctx context.Context, c *rpc.Call, p api.CreateAgentPar
 	if c.By.Agent != nil && r.last.is(id) {
 		return nil, IsNew, api.Denied("%s is what a person used last: choose another name", id)
 	}
+	if err := prepare(ctx, r, id); err != nil {
+		return nil, IsNew, err
+	}
 	// What an earlier temporary agent of that name left is not this one's.
 	if err := r.o.Sessions.RemoveTemp(id); err != nil {
 		return nil, IsNew, err

@@ -25,10 +25,19 @@ func (r *Registry) Resolve(ctx context.Context, id string) (*supervisor.Agent, e
 	if a, err := r.o.Supervisor.Agent(id); err == nil {
 		return a, nil
 	}
+	if err := prepare(ctx, r, id); err != nil {
+		return nil, err
+	}
 	if !rpc.Restores(ctx) || !r.o.Sessions.Exists(id) {
 		return nil, rpc.AgentNotFound(id, supervisor.ErrNotFound)
 	}
 	return r.start(ctx, api.CreateAgentParams{AgentID: &id}, parent{})
+}
+
+// there reports whether an agent runs or is saved here.
+func (r *Registry) there(id string) bool {
+	_, err := r.o.Supervisor.Agent(id)
+	return err == nil || r.o.Sessions.Exists(id)
 }
 
 // start claims and launches the agent that p asks for. The lock of its id is held.

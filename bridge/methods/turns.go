@@ -55,7 +55,7 @@ func (m *turnMethods) sendTo(ctx context.Context, c *rpc.Call, a *supervisor.Age
 func await(ctx context.Context, c *rpc.Call, turn *supervisor.Turn) (api.SendResult, error) {
 	outcome, err := turn.Wait(ctx)
 	c.Incarnation = outcome.Incarnation
-	if outcome.Outcome == "" {
+	if outcome.Outcome == "" && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	return sendResult(outcome, err)

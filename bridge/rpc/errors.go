@@ -233,6 +233,9 @@ func apiError(kind api.ErrorKind, err error, suggestions ...string) *api.Error {
 	return &api.Error{Kind: kind, Details: err.Error(), Suggestions: suggestions}
 }
 
+// askAgain is suggested where it is not known what became of a send.
+const askAgain = "Send it again with the same request_id: that tells how it ended, or begins it."
+
 // ofTurn is the part of the table for what an agent did not take, and for turns.
 func ofTurn(err error) *api.Error {
 	if e, ok := errors.AsType[*supervisor.CycleError](err); ok {
@@ -247,6 +250,10 @@ func ofTurn(err error) *api.Error {
 		return apiError(api.KindAgentFailed, err,
 			startAfresh,
 			"Or end it with destroy_agent.")
+	case errors.Is(err, supervisor.ErrMoved):
+		return apiError(api.KindNodeUnreachable, err, askAgain)
+	case errors.Is(err, supervisor.ErrNoMajority):
+		return apiError(api.KindNoQuorum, err, askAgain)
 	case errors.Is(err, supervisor.ErrUnrecorded):
 		return unrecorded(err)
 	case errors.Is(err, supervisor.ErrStopped):

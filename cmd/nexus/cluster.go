@@ -13,12 +13,16 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
+	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/cluster/identity"
+	"nexus.internal/supervisor/cluster/replicated"
 	"nexus.internal/supervisor/cluster/runner"
 	"nexus.internal/supervisor/proc"
+	"nexus.internal/supervisor/store"
 )
 
 // clusterOptions are the flags by which a server is a machine of a cluster.
@@ -29,7 +33,8 @@ type clusterOptions struct {
 	credentials string
 	labels      map[string]string
 	maxAgents   uint32
-	program     string // the path of nexus-cluster; "" with nats
+	shared      []string // directories; absolute once complete
+	program     string   // the path of nexus-cluster; "" with nats
 }
 
 func (o *clusterOptions) flags(set *pflag.FlagSet) {
@@ -41,6 +46,7 @@ func (o *clusterOptions) flags(set *pflag.FlagSet) {
 	set.StringVar(&o.nats, "nats", "", "be one by the NATS that is at `URL` already, with JetStream; further URLs after commas")
 	set.StringVar(&o.credentials, "nats-creds", "", "`FILE` with the credentials for --nats")
 	set.StringToStringVar(&o.labels, "label", nil, "`NAME=VALUE` that tells what this machine is good for; may be repeated")
+	set.StringArrayVar(&o.shared, "shared-path", nil, "`DIR` that other machines have at the same place, such as a network's: agents that work in it are taken over by others that say so, too, when this machine is gone; may be repeated")
 	set.Uint32Var(&o.maxAgents, "max-agents", 0, "agents that this machine takes, as it tells the others; 0 for no bound")
 }
 
@@ -50,7 +56,7 @@ func (o *clusterOptions) on() bool { return o.Cluster != "" || o.files != "" }
 // complete takes what the files say, finds the program, and says what is wrong.
 func (o *clusterOptions) complete(set *pflag.FlagSet) error {
 	if !o.on() {
-		for _, name := range []string{"machine", "listen-cluster", "join", "nats", "nats-creds", "label", "max-agents"} {
+		for _, name := range []string{"machine", "listen-cluster", "join", "nats", "nats-creds", "label", "max-agents", "shared-path"} {
 			if set.Changed(name) {
 				return cli.Usage("--%s is of a machine in a cluster: say --cluster NAME or --cluster-files DIR", name)
 			}
@@ -61,6 +67,10 @@ func (o *clusterOptions) complete(set *pflag.FlagSet) error {
 		if err := cluster.CheckLabel(label, value); err != nil {
 			return cli.Usage("--label: %v", err)
 		}
+	}
+	var err error
+	if o.shared, err = replicated.Shared(o.shared); err != nil {
+		return cli.Usage("--shared-path: %v", err)
 	}
 	if o.files != "" {
 		if err := o.read(); err != nil {
@@ -86,7 +96,6 @@ func (o *clusterOptions) complete(set *pflag.FlagSet) error {
 	if err := o.checkAddresses(); err != nil {
 		return err
 	}
-	var err error
 	o.program, err = findProgram("nexus-cluster")
 	return err
 }
@@ -162,6 +171,8 @@ type membership struct {
 	engine *runner.Runner // nil with a NATS that is there already
 	link   *cluster.Link
 	node   *cluster.Node // nil before join
+	kept   *replicated.Store
+	cwds   *cwds
 }
 
 // enterCluster starts what makes this machine one with others; nil if it is to be none.
@@ -189,8 +200,21 @@ func enterCluster(ctx context.Context, o clusterOptions, cfg *config.Config, lev
 	return m, nil
 }
 
-// join has the other machines know this one.
-func (m *membership) join(agents cluster.Counter, version string) (err error) {
+// store is where the supervisor keeps records: local's, which other machines have, too.
+func (m *membership) store(cfg *config.Config, local *store.Local, catalogue *sessions.Catalogue) supervisor.Store {
+	if m == nil {
+		return local
+	}
+	m.cwds = &cwds{catalogue: catalogue}
+	m.kept = replicated.New(replicated.Options{
+		Local: local, Root: cfg.Home.SessionsDir(), Dir: filepath.Join(cfg.Home.ClusterDir(m.o.Cluster, m.o.Machine), "agents"),
+		Shared: m.o.shared, Dirs: m.cwds, Log: m.log,
+	})
+	return m.kept
+}
+
+// join has the other machines know this one, and begins to ship what agents save. Store was called.
+func (m *membership) join(agents *supervisor.Supervisor, version string) (err error) {
 	replicas := 3
 	if m.engine != nil {
 		replicas = min(replicas, len(m.o.Join))
@@ -199,13 +223,27 @@ func (m *membership) join(agents cluster.Counter, version string) (err error) {
 		Cluster: m.o.Cluster, Machine: m.o.Machine, Replicas: replicas, Labels: m.o.labels, MaxAgents: int(m.o.maxAgents), Agents: agents,
 		Version: version, Log: m.log,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	m.cwds.agents = agents
+	return m.kept.Start(m.node)
+}
+
+// hurry says that the server ends.
+func (m *membership) hurry() {
+	if m != nil {
+		m.kept.Hurry()
+	}
 }
 
 // close leaves the cluster, and ends all that it started.
 func (m *membership) close() {
 	if m == nil {
 		return
+	}
+	if m.kept != nil {
+		m.kept.Close()
 	}
 	if m.node != nil {
 		m.node.Close()

@@ -3,21 +3,29 @@ package main
 import (
 	"context"
 
+	"nexus.internal/bridge"
 	"nexus.internal/bridge/forward"
+	"nexus.internal/bridge/sessions"
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/cluster"
+	"nexus.internal/supervisor/cluster/replicated"
 )
 
 // machines is a cluster as the façade knows it.
-type machines struct{ *cluster.Node }
+type machines struct {
+	*cluster.Node
+	*replicated.Store
+}
 
-var _ forward.Machines = machines{}
+var _ bridge.Machines = machines{}
 
 // machines are those of a server; nil for one that is in no cluster.
-func (m *membership) machines() forward.Machines {
+func (m *membership) machines() bridge.Machines {
 	if m == nil {
 		return nil
 	}
-	return machines{m.node}
+	return machines{m.node, m.kept}
 }
 
 func (m machines) All() (all []forward.Machine) {
@@ -48,5 +56,30 @@ func (m machines) Release(ctx context.Context, agent string) error {
 	if !ok || c.Machine != m.Self() {
 		return nil
 	}
+	if err := m.Forget(ctx, agent); err != nil {
+		return err
+	}
 	return m.Node.Release(ctx, agent, c.Epoch)
+}
+
+// cwds are the working directories of agents.
+type cwds struct {
+	agents    *supervisor.Supervisor
+	catalogue *sessions.Catalogue
+}
+
+// Cwd implements [replicated.Directories].
+func (c *cwds) Cwd(agent string) string {
+	if a, err := c.agents.Agent(agent); err == nil {
+		info := a.Info()
+		if info.Update != nil && info.Update.Cwd != "" {
+			return info.Update.Cwd
+		}
+		return info.Labels.Cwd
+	}
+	saved, err := c.catalogue.Summary(agent)
+	if err != nil {
+		return "" // it is not known
+	}
+	return protocol.Value(saved.Settings.Cwd)
 }

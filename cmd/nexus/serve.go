@@ -311,7 +311,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	}
 	sup := supervisor.New(supervisor.Options{
 		Launcher: models.Launcher(agents),
-		Store:    kept,
+		Store:    a.machines.store(a.cfg, kept, catalogue),
 		Log:      a.log,
 		Trace:    a.trace,
 	})
@@ -395,6 +395,10 @@ func (a assembly) actors(asked context.Context, ask context.CancelFunc, p wiring
 		var keeping sync.WaitGroup
 		defer keeping.Wait()
 		keeping.Go(func() { p.spares.Run(supervising) })
+		keeping.Go(func() {
+			<-supervising.Done()
+			a.machines.hurry()
+		})
 		if p.logs != nil {
 			logging, endLogs := context.WithCancel(context.WithoutCancel(asked))
 			defer endLogs() // once the agents have ended

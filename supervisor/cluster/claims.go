@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
@@ -93,6 +95,13 @@ func (n *Node) Owned() (agents []string) {
 		}
 	}
 	return agents
+}
+
+// Claims are all claims, by agent, as they are known here.
+func (n *Node) Claims() map[string]Claim {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return maps.Clone(n.claims)
 }
 
 // Take makes an agent this machine's unless a machine has it, and is the claim of the machine that has it then.
@@ -245,6 +254,7 @@ func (n *Node) known(all map[string]Claim, revision uint64) {
 	select {
 	case <-n.agreed:
 	default:
+		n.since = time.Now()
 		close(n.agreed)
 		n.log.Info("the machines agree", zap.Int("agents", len(all)))
 	}

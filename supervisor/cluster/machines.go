@@ -69,6 +69,18 @@ func (n *Node) isUp(name string) bool {
 	return false
 }
 
+// Gone reports whether a machine was not heard of for [lostAfter], or has ended that long ago. Of one that was never heard of
+// the time counts from when a majority was found here.
+func (n *Node) Gone(name string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	heard := n.since
+	if m, known := n.machines[name]; known {
+		heard = m.Heard
+	}
+	return name != n.o.Machine && !heard.IsZero() && time.Since(heard) > lostAfter
+}
+
 // beats is where machines say what they are.
 func (n *Node) beats() string { return "nexus." + n.o.Cluster + ".machines" }
 
@@ -90,6 +102,11 @@ func (n *Node) beat(ctx context.Context) {
 			n.log.Warn("the other machines are not told of this one", zap.Error(err))
 		}
 		failed = err != nil
+		for _, m := range n.Machines() {
+			if m.State != Up { // whoever waits for it waits in vain
+				n.tunnel.Break(n.at(m.Name))
+			}
+		}
 		select {
 		case <-every.C:
 		case <-ctx.Done():

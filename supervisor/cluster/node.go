@@ -50,6 +50,7 @@ type Node struct {
 	bucket   jetstream.KeyValue // nil until agreed
 	claims   map[string]Claim   // as far as they are known here
 	revision uint64             // the last one that is known
+	since    time.Time          // when they were known for the first time
 }
 
 // Join makes this process a machine of the cluster that nc reaches, which stays its caller's. Whether a majority of the
@@ -75,6 +76,15 @@ func Join(nc *nats.Conn, o Options) (*Node, error) {
 	n.running.Go(func() { n.follow(ctx) })
 	return n, nil
 }
+
+// JetStream is that of the cluster.
+func (n *Node) JetStream() jetstream.JetStream { return n.js }
+
+// Cluster is the name of the cluster.
+func (n *Node) Cluster() string { return n.o.Cluster }
+
+// Replicas is on how many machines something is to be kept.
+func (n *Node) Replicas() int { return n.o.Replicas }
 
 // Self is the name of this machine.
 func (n *Node) Self() string { return n.o.Machine }

@@ -182,6 +182,9 @@ func (r *records) Accept(id string, digest [sha256.Size]byte) error {
 	return nil
 }
 
+// Settle implements [supervisor.Records]: the system has all.
+func (r *records) Settle() error { return nil }
+
 // End implements [supervisor.Records]. Where the disk takes no more the outcome is written in
 // a room, without its text. One that cannot be written there either is logged and written
 // later. After Close it is not recorded.

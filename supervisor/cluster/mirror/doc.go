@@ -1,7 +1,8 @@
 // Package mirror keeps the files of an agent on several machines, in a stream of NATS JetStream.
 //
-//	m, err := mirror.Take(ctx, js, mirror.Options{Agent: "worker-1", Epoch: claim.Epoch, Root: sessions, Paths: paths, Scratch: dir, Replicas: 3})
-//	err = m.Restore(ctx) // only after another machine had the agent: its files as they were shipped last
+//	stream, err := mirror.Open(ctx, js, "farm", 3)
+//	m, err := stream.Take(ctx, mirror.Options{Agent: "worker-1", Epoch: claim.Epoch, Root: sessions, Paths: paths, Scratch: dir})
+//	err = m.Restore(ctx, nil) // only after another machine had the agent: its files as they were shipped last
 //	err = m.Sync(ctx)    // what is on this machine's disk now is on a majority's
 //
 // An agent has one subject of the stream. Each message follows the one that its owner knows to be the last: Take

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // format is the version of messages. One of a later version is not read.
@@ -23,14 +24,18 @@ type message struct {
 	Begins   bool     `json:"begins,omitzero"`
 	Complete bool     `json:"complete,omitzero"`
 	Changes  []change `json:"changes,omitempty"`
+	// About is what the owner says of the agent.
+	About jsontext.Value `json:"about,omitempty"`
 }
 
 // change is of one file.
 type change struct {
 	Path string `json:"path"`
-	// At is where the Size bytes stand that follow the line. At 0 they begin the file anew.
-	At   int64 `json:"at,omitzero"`
-	Size int   `json:"size,omitzero"`
+	// At is where the Size bytes stand that follow the line. At 0 they begin the file anew, unless they take the place
+	// of others, as Patch says.
+	At    int64 `json:"at,omitzero"`
+	Size  int   `json:"size,omitzero"`
+	Patch bool  `json:"patch,omitzero"`
 	// Gone says that the file is no more.
 	Gone bool `json:"gone,omitzero"`
 }

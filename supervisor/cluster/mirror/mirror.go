@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"nexus.internal/protocol/ratelimit"
@@ -29,132 +30,68 @@ var (
 )
 
 const (
-	streamName = "nexus_mirror"
-	subjects   = "nexus.mirror."
 	// chunk is how many bytes of files one message has at most. NATS takes 1 MiB.
 	chunk = 256 << 10
-	// maxBytes bounds the files of one agent, if the options do not.
-	maxBytes = 256 << 20
+	// maxBytes bounds the files of one agent, if the options do not, and maxAbout what is said of it.
+	maxBytes, maxAbout = 256 << 20, 64 << 10
 	// Files are shipped whole again once growth times their size was shipped, and slack more.
 	growth, slack = 4, 1 << 20
-	// patience bounds one question to all machines, retryEvery is between two.
-	patience = 5 * time.Second
+	// firstPatience bounds each of the firstTries at a question to all machines: the one that leads them may just have gone, and
+	// for up to 9 s none does. Later ones have patience. RetryEvery is between two.
+	firstTries, firstPatience, patience = 10, time.Second, 8 * time.Second
 	// unavailable is the first code of errors that pass, as in HTTP.
 	unavailable = 500
 	retryEvery  = 200 * time.Millisecond
+	// noReplicas is what a NATS of one server says of more than one replica (JSStreamReplicasNotSupportedErr).
+	noReplicas = 10074
 )
 
-// Options say what is mirrored.
-type Options struct {
-	Agent string
-	// Epoch is that of the claim by which this machine has the agent.
-	Epoch uint64
-	// Root is a directory, and Paths are the files and directories below it that are the agent's. They
-	// need not exist.
-	Root  string
-	Paths []string
-	// Scratch is a directory of mirrors alone, in the file system of Root: what lies in it is removed. It is made
-	// when it is needed.
-	Scratch string
-	// Replicas is how many machines keep them: 1 to 5.
-	Replicas int
-	// MaxBytes bounds the files; 0 means 256 MiB.
-	MaxBytes int64
+// Stream is where the machines of a cluster keep the files of their agents. Its methods may be called from any goroutine.
+type Stream struct {
+	js       jetstream.JetStream
+	stream   jetstream.Stream
+	subjects string // but for the agent
 }
 
-// Mirror ships the files of one agent. Its methods may be called from any goroutine; one runs at a time.
-type Mirror struct {
-	o       Options
-	js      jetstream.JetStream
-	stream  jetstream.Stream
-	subject string
-	root    *os.Root
-
-	mu      sync.Mutex
-	last    uint64 // the number of the last message of the subject, ours
-	fence   uint64 // that of Take's
-	number  uint64 // how many we have tried to send
-	shipped map[string]shipped
-	whole   bool  // the files were shipped whole by us
-	sent    int64 // bytes since they were
-}
-
-// shipped is what is known of a file that the others have.
-type shipped struct {
-	id   safefile.FileID
-	size int64
-	tail []byte // its last bytes: a file that was cut and has grown again has others there
-}
-
-// Take makes this machine the one whose messages are taken, unless a later owner is known, which is [ErrFenced].
-// Its Close must be called.
-func Take(ctx context.Context, js jetstream.JetStream, o Options) (*Mirror, error) {
-	if o.MaxBytes <= 0 {
-		o.MaxBytes = maxBytes
+// Open opens the stream of a cluster, and makes it if there is none: on so many machines, 1 to 5, or on one if NATS has one
+// server alone. It waits for a majority of them.
+func Open(ctx context.Context, js jetstream.JetStream, cluster string, replicas int) (*Stream, error) {
+	s := &Stream{js: js, subjects: "nexus." + cluster + ".files."}
+	wanted := jetstream.StreamConfig{
+		Name: "nexus_" + cluster + "_files", Description: "the files of agents", Subjects: []string{s.subjects + "*"}, Replicas: replicas,
+		Storage: jetstream.FileStorage, MaxMsgSize: 2*chunk + maxAbout, // no AllowDirect: the last message is asked of a machine that may lag behind
 	}
-	for _, p := range o.Paths {
-		if !filepath.IsLocal(p) || p == "." {
-			return nil, fmt.Errorf("mirror %s: %q is no path below %s", o.Agent, p, o.Root)
+	err := retry(ctx, func(ctx context.Context) (err error) {
+		s.stream, err = js.CreateOrUpdateStream(ctx, wanted)
+		if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.ErrorCode == noReplicas {
+			wanted.Replicas = 1
+			s.stream, err = js.CreateOrUpdateStream(ctx, wanted)
 		}
-	}
-	m := &Mirror{o: o, js: js, subject: subjects + base64.RawURLEncoding.EncodeToString([]byte(o.Agent)), shipped: map[string]shipped{}}
-	if err := m.take(ctx); err != nil {
-		return nil, fmt.Errorf("mirror %s: %w", o.Agent, err)
-	}
-	var err error
-	if m.root, err = safefile.OpenRoot(o.Root); err != nil {
-		return nil, fmt.Errorf("mirror %s: %w", o.Agent, err)
-	}
-	return m, nil
-}
-
-func (m *Mirror) take(ctx context.Context) error {
-	var err error
-	err = retry(ctx, func(ctx context.Context) error {
-		m.stream, err = m.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-			Name: streamName, Description: "the files of agents", Subjects: []string{subjects + "*"}, Replicas: m.o.Replicas,
-			Storage: jetstream.FileStorage, MaxMsgSize: 2 * chunk, // no AllowDirect: the last message is asked of a machine that may lag behind
-		})
 		return err
 	})
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("open the stream of files: %w", err)
 	}
-	last, sequence, err := m.lastMessage(ctx)
+	return s, nil
+}
+
+func (s *Stream) subject(agent string) string {
+	return s.subjects + base64.RawURLEncoding.EncodeToString([]byte(agent))
+}
+
+// Last is the epoch of the owner that wrote of an agent last, and what it said about it. It is 0 if none did.
+func (s *Stream) Last(ctx context.Context, agent string) (epoch uint64, about jsontext.Value, err error) {
+	head, _, err := s.last(ctx, s.subject(agent))
 	if err != nil {
-		return err
+		return 0, nil, fmt.Errorf("mirror %s: %w", agent, err)
 	}
-	if last.Epoch > m.o.Epoch {
-		return ErrFenced
-	}
-	m.last = sequence
-	if err := m.publish(ctx, message{}); err != nil {
-		return err
-	}
-	m.fence = m.last
-	return nil
+	return head.Epoch, head.About, nil
 }
 
-// retry asks until there is an answer that is none of a majority that is missing, or ctx ends.
-func retry(ctx context.Context, ask func(context.Context) error) error {
-	for {
-		asked, cancel := context.WithTimeout(ctx, patience)
-		err := ask(asked)
-		cancel()
-		refused, answered := errors.AsType[*jetstream.APIError](err)
-		if err == nil || answered && refused.Code < unavailable || errors.Is(err, ErrFenced) || ctx.Err() != nil {
-			return err
-		}
-		if ratelimit.Sleep(ctx, retryEvery) != nil {
-			return err
-		}
-	}
-}
-
-// lastMessage is the head of the subject's last message; with number 0 if there is none.
-func (m *Mirror) lastMessage(ctx context.Context) (head message, sequence uint64, err error) {
+// last is the head of a subject's last message; with number 0 if there is none.
+func (s *Stream) last(ctx context.Context, subject string) (head message, sequence uint64, err error) {
 	err = retry(ctx, func(ctx context.Context) error {
-		raw, err := m.stream.GetLastMsgForSubject(ctx, m.subject)
+		raw, err := s.stream.GetLastMsgForSubject(ctx, subject)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return nil
 		}
@@ -168,17 +105,126 @@ func (m *Mirror) lastMessage(ctx context.Context) (head message, sequence uint64
 	return head, sequence, err
 }
 
+// Options say what is mirrored.
+type Options struct {
+	Agent string
+	// Epoch is that of the claim by which this machine has the agent.
+	Epoch uint64
+	// Root is a directory, and Paths are the files and directories below it that are the agent's. They
+	// need not exist.
+	Root  string
+	Paths []string
+	// Growing are those of Paths to which is only appended, or which are replaced: of what the others have, only the end is
+	// compared.
+	Growing []string
+	// Scratch is a directory of mirrors alone, in the file system of Root: what lies in it is removed. It is made
+	// when it is needed.
+	Scratch string
+	// MaxBytes bounds the files; 0 means 256 MiB.
+	MaxBytes int64
+}
+
+// Mirror ships the files of one agent. Its methods may be called from any goroutine; one runs at a time.
+type Mirror struct {
+	o       Options
+	s       *Stream
+	subject string
+	root    *os.Root
+	before  uint64 // the epoch of the owner before
+
+	mu      sync.Mutex
+	last    uint64 // the number of the last message of the subject, ours
+	fence   uint64 // that of Take's
+	number  uint64 // how many we have tried to send
+	shipped map[string]shipped
+	whole   bool  // the files were shipped whole by us
+	sent    int64 // bytes since they were
+	about   jsontext.Value
+}
+
+// Take makes this machine the one whose messages are taken, unless a later owner is known, which is [ErrFenced]. What the
+// earlier one said about the agent goes on to hold. Its Close must be called.
+func (s *Stream) Take(ctx context.Context, o Options) (*Mirror, error) {
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = maxBytes
+	}
+	for _, p := range o.Paths {
+		if !filepath.IsLocal(p) || p == "." {
+			return nil, fmt.Errorf("mirror %s: %q is no path below %s", o.Agent, p, o.Root)
+		}
+	}
+	m := &Mirror{o: o, s: s, subject: s.subject(o.Agent), shipped: map[string]shipped{}}
+	if err := m.take(ctx); err != nil {
+		return nil, fmt.Errorf("mirror %s: %w", o.Agent, err)
+	}
+	var err error
+	if m.root, err = safefile.OpenRoot(o.Root); err != nil {
+		return nil, fmt.Errorf("mirror %s: %w", o.Agent, err)
+	}
+	return m, nil
+}
+
+func (m *Mirror) take(ctx context.Context) error {
+	last, sequence, err := m.s.last(ctx, m.subject)
+	if err != nil {
+		return err
+	}
+	if last.Epoch > m.o.Epoch {
+		return ErrFenced
+	}
+	m.last, m.before, m.about = sequence, last.Epoch, last.About
+	if err := m.publish(ctx, message{}); err != nil {
+		return err
+	}
+	m.fence = m.last
+	return nil
+}
+
+// Before is the epoch of the owner whose message was the last one before Take; 0 if there was none.
+func (m *Mirror) Before() uint64 { return m.before }
+
+// About says something of the agent with each message from now on, at most 64 KiB: another machine reads it by [Stream.Last].
+func (m *Mirror) About(about jsontext.Value) error {
+	if len(about) > maxAbout {
+		return fmt.Errorf("mirror %s: what is said about it has %d bytes, and may have %d", m.o.Agent, len(about), maxAbout)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.about = about
+	return nil
+}
+
+// retry asks until there is an answer that is none of a majority that is missing, or ctx ends.
+func retry(ctx context.Context, ask func(context.Context) error) error {
+	for try := 0; ; try++ {
+		wait := firstPatience
+		if try >= firstTries {
+			wait = patience
+		}
+		asked, cancel := context.WithTimeout(ctx, wait)
+		err := ask(asked)
+		cancel()
+		refused, answered := errors.AsType[*jetstream.APIError](err)
+		if err == nil || answered && refused.Code < unavailable || errors.Is(err, ErrFenced) || ctx.Err() != nil {
+			return err
+		}
+		if ratelimit.Sleep(ctx, retryEvery) != nil {
+			return err
+		}
+	}
+}
+
 // publish sends one message behind the last one. After an error it is not known whether it was taken, unless the
 // error is ErrFenced.
 func (m *Mirror) publish(ctx context.Context, msg message, pieces ...[]byte) error {
 	m.number++
-	msg.Epoch, msg.Number = m.o.Epoch, m.number
+	msg.Epoch, msg.Number, msg.About = m.o.Epoch, m.number, m.about
 	data, err := msg.encode(pieces)
 	if err != nil {
 		return err
 	}
 	err = retry(ctx, func(ctx context.Context) error {
-		ack, err := m.js.Publish(ctx, m.subject, data, jetstream.WithExpectLastSequencePerSubject(m.last))
+		ack, err := m.s.js.Publish(ctx, m.subject, data, jetstream.WithExpectLastSequencePerSubject(m.last))
 		if err == nil {
 			m.last = ack.Sequence
 			return nil
@@ -187,7 +233,7 @@ func (m *Mirror) publish(ctx context.Context, msg message, pieces ...[]byte) err
 		if !is || refused.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequence && refused.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequenceConstant {
 			return err
 		}
-		head, sequence, unknown := m.lastMessage(ctx)
+		head, sequence, unknown := m.s.last(ctx, m.subject)
 		switch {
 		case unknown != nil:
 			return unknown
@@ -215,11 +261,12 @@ func (m *Mirror) Close() {
 func (m *Mirror) Remove(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.about = nil
 	if err := m.publish(ctx, message{}); err != nil { // a later owner's stays
 		return fmt.Errorf("mirror %s: %w", m.o.Agent, err)
 	}
 	err := retry(ctx, func(ctx context.Context) error {
-		return m.stream.Purge(ctx, jetstream.WithPurgeSubject(m.subject), jetstream.WithPurgeSequence(m.last))
+		return m.s.stream.Purge(ctx, jetstream.WithPurgeSubject(m.subject), jetstream.WithPurgeSequence(m.last))
 	})
 	if err != nil {
 		return fmt.Errorf("mirror %s: %w", m.o.Agent, err)

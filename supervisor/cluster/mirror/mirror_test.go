@@ -52,10 +52,21 @@ func within(t *testing.T) context.Context {
 
 var paths = []string{"worker.jsonl", "worker.records", "worker.images"}
 
+func stream(t *testing.T, m *clustertest.Machine) *Stream {
+	t.Helper()
+	s, err := Open(within(t), m.JetStream, "farm", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // take has a machine be the owner of the test's agent.
 func take(t *testing.T, m *clustertest.Machine, epoch uint64, root string) *Mirror {
 	t.Helper()
-	mirror, err := Take(within(t), m.JetStream, Options{Agent: t.Name(), Epoch: epoch, Root: root, Paths: paths, Scratch: filepath.Join(t.TempDir(), "scratch"), Replicas: 3})
+	mirror, err := stream(t, m).Take(within(t), Options{
+		Agent: t.Name(), Epoch: epoch, Root: root, Paths: paths, Growing: []string{"worker.jsonl"}, Scratch: filepath.Join(t.TempDir(), "scratch"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +129,8 @@ func write(t *testing.T, root, name, text string) {
 	}
 }
 
-// alter does something to a file, by chance: it grows, is cut, cut and grown, replaced, removed, or empty.
+// alter does something to a file, by chance: it grows, is cut, cut and grown, replaced, removed, empty, or, unless it only
+// grows, has other bytes where others were.
 func alter(t *testing.T, r *rand.Rand, root string) {
 	t.Helper()
 	name := []string{"worker.jsonl", "worker.records/1", "worker.records/2", "worker.images/a/b"}[r.IntN(4)]
@@ -127,7 +139,20 @@ func alter(t *testing.T, r *rand.Rand, root string) {
 	more := func() string {
 		return strings.Repeat(fmt.Sprint(r.Uint64()), 1+r.IntN(1<<r.IntN(15)))
 	}
-	switch r.IntN(6) {
+	switch r.IntN(7) {
+	case 6:
+		if name == "worker.jsonl" || len(text) == 0 {
+			return
+		}
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		at := r.IntN(len(text))
+		if _, err := f.WriteAt([]byte(more())[:min(15, len(text)-at)], int64(at)); err != nil {
+			t.Fatal(err)
+		}
 	case 0, 1:
 		f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 		if err != nil {
@@ -170,7 +195,7 @@ func testFilesAreOnAnotherMachine(t *testing.T, machines []*clustertest.Machine)
 		write(t, root, "another.records/1", "stays")
 		m := take(t, machines[epoch%3], epoch+1, root)
 		if epoch > 0 {
-			if err := m.Restore(within(t)); err != nil {
+			if err := m.Restore(within(t), nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -186,7 +211,7 @@ func testFilesAreOnAnotherMachine(t *testing.T, machines []*clustertest.Machine)
 		write(t, other, "worker.jsonl", "of another time")
 		write(t, other, "another.records/1", "stays")
 		next := take(t, machines[(epoch+1)%3], epoch+1, other)
-		if err := next.Restore(within(t)); err != nil {
+		if err := next.Restore(within(t), nil); err != nil {
 			t.Fatal(err)
 		}
 		same(t, tree(t, other), want)
@@ -211,10 +236,10 @@ func testEarlierOwnerIsRefused(t *testing.T, machines []*clustertest.Machine) {
 	if err := first.Remove(within(t)); !errors.Is(err, ErrFenced) {
 		t.Errorf("the earlier owner removes it: %v", err)
 	}
-	if _, err := Take(within(t), machines[2].JetStream, Options{Agent: t.Name(), Epoch: 8, Root: root, Replicas: 3}); !errors.Is(err, ErrFenced) {
+	if _, err := stream(t, machines[2]).Take(within(t), Options{Agent: t.Name(), Epoch: 8, Root: root}); !errors.Is(err, ErrFenced) {
 		t.Errorf("the earlier owner takes it back: %v", err)
 	}
-	if err := second.Restore(within(t)); err != nil {
+	if err := second.Restore(within(t), nil); err != nil {
 		t.Fatal(err)
 	}
 	same(t, tree(t, other), map[string]string{"worker.jsonl": "one\n"})
@@ -226,7 +251,7 @@ func testEarlierOwnerIsRefused(t *testing.T, machines []*clustertest.Machine) {
 		t.Errorf("the earlier owner, of an agent that is no more: %v", err)
 	}
 	third := take(t, machines[2], 10, other)
-	if err := third.Restore(within(t)); !errors.Is(err, ErrNothing) {
+	if err := third.Restore(within(t), nil); !errors.Is(err, ErrNothing) {
 		t.Errorf("an agent that is no more: %v", err)
 	}
 	same(t, tree(t, other), map[string]string{"worker.jsonl": "one\n"})
@@ -245,7 +270,7 @@ func testDeathWhileFilesAreShippedWhole(t *testing.T, machines []*clustertest.Ma
 		}
 	}
 	second := take(t, machines[1], 2, other)
-	if err := second.Restore(within(t)); err != nil {
+	if err := second.Restore(within(t), nil); err != nil {
 		t.Fatal(err)
 	}
 	same(t, tree(t, other), map[string]string{"worker.jsonl": "one\n"})
@@ -267,7 +292,7 @@ func testLostAnswers(t *testing.T, machines []*clustertest.Machine) {
 	write(t, root, "worker.jsonl", "two\n")
 	ship(t, m)
 	second := take(t, machines[1], 2, other)
-	if err := second.Restore(within(t)); err != nil {
+	if err := second.Restore(within(t), nil); err != nil {
 		t.Fatal(err)
 	}
 	same(t, tree(t, other), map[string]string{"worker.jsonl": "two\n"})
@@ -291,7 +316,7 @@ func testMinorityShipsNothing(t *testing.T, machines []*clustertest.Machine) {
 	ship(t, m)
 	machines[2].Start()
 	second := take(t, machines[2], 2, other)
-	if err := second.Restore(within(t)); err != nil {
+	if err := second.Restore(within(t), nil); err != nil {
 		t.Fatal(err)
 	}
 	same(t, tree(t, other), map[string]string{"worker.jsonl": "one\ntwo\n"})
@@ -305,7 +330,7 @@ func testReplacedFilesAreForgotten(t *testing.T, machines []*clustertest.Machine
 		write(t, root, "worker.jsonl", strings.Repeat(fmt.Sprintln(i), 50_000))
 		ship(t, m)
 	}
-	info, err := m.stream.Info(within(t), jetstream.WithSubjectFilter(m.subject))
+	info, err := m.s.stream.Info(within(t), jetstream.WithSubjectFilter(m.subject))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,20 +354,23 @@ func testHostileFiles(t *testing.T, machines []*clustertest.Machine) {
 	m := take(t, machines[0], 1, root)
 	ship(t, m)
 	second := take(t, machines[1], 2, other)
-	if err := second.Restore(within(t)); err != nil {
+	if err := second.Restore(within(t), nil); err != nil {
 		t.Fatal(err)
 	}
 	same(t, tree(t, other), map[string]string{"worker.records/1": "one"})
 	for _, path := range []string{"/etc/passwd", "../x", ".", ""} {
-		if _, err := Take(within(t), machines[0].JetStream, Options{Agent: t.Name(), Epoch: 3, Root: root, Paths: []string{path}, Replicas: 3}); err == nil {
+		if _, err := stream(t, machines[0]).Take(within(t), Options{Agent: t.Name(), Epoch: 3, Root: root, Paths: []string{path}}); err == nil {
 			t.Errorf("the path %q is taken", path)
 		}
+	}
+	if epoch, about, err := stream(t, machines[2]).Last(within(t), t.Name()); err != nil || epoch != 2 || about != nil {
+		t.Errorf("the last message is of epoch %d, about %s, %v", epoch, about, err)
 	}
 	if err := second.publish(within(t), message{Begins: true, Changes: []change{{Path: "../escaped"}}}); err != nil {
 		t.Fatal(err)
 	}
 	third := take(t, machines[2], 3, other)
-	if err := third.Restore(within(t)); err == nil || !strings.Contains(err.Error(), `"../escaped" is none of the agent's`) {
+	if err := third.Restore(within(t), nil); err == nil || !strings.Contains(err.Error(), `"../escaped" is none of the agent's`) {
 		t.Errorf("a path that leads out: %v", err)
 	}
 	third.o.MaxBytes = 2

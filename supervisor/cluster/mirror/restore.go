@@ -14,17 +14,18 @@ import (
 )
 
 // Restore lays out the files as they were shipped before Take, in the place of those that are there, which stay if
-// none were shipped ([ErrNothing]). The agent must not run. After an error it may be called again, as long as Sync was not.
-func (m *Mirror) Restore(ctx context.Context) error {
+// none were shipped ([ErrNothing]). Unless nil, clear is called before, once the files are here: it may put away what is
+// there. The agent must not run. After an error it may be called again, as long as Sync was not.
+func (m *Mirror) Restore(ctx context.Context, clear func() error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.restore(ctx); err != nil {
+	if err := m.restore(ctx, clear); err != nil {
 		return fmt.Errorf("restore %s: %w", m.o.Agent, err)
 	}
 	return nil
 }
 
-func (m *Mirror) restore(ctx context.Context) error {
+func (m *Mirror) restore(ctx context.Context, clear func() error) error {
 	if m.number > 1 {
 		return errors.New("its files were shipped since")
 	}
@@ -40,12 +41,17 @@ func (m *Mirror) restore(ctx context.Context) error {
 	if !l.complete {
 		return ErrNothing
 	}
+	if clear != nil {
+		if err := clear(); err != nil {
+			return err
+		}
+	}
 	return l.place()
 }
 
 // read gives all messages that came before Take's.
 func (m *Mirror) read(ctx context.Context, take func(message, [][]byte) error) error {
-	consumer, err := m.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{m.subject}, DeliverPolicy: jetstream.DeliverAllPolicy})
+	consumer, err := m.s.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{m.subject}, DeliverPolicy: jetstream.DeliverAllPolicy})
 	if err != nil {
 		return err
 	}
@@ -127,7 +133,7 @@ func apply(path string, c change, piece []byte) error {
 		return os.Remove(path)
 	}
 	flags := os.O_WRONLY | os.O_CREATE
-	if c.At == 0 {
+	if c.At == 0 && !c.Patch {
 		flags |= os.O_TRUNC
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return err
@@ -138,8 +144,8 @@ func apply(path string, c change, piece []byte) error {
 		return err
 	}
 	info, err := f.Stat()
-	if err == nil && info.Size() != c.At {
-		err = fmt.Errorf("%s has %d bytes where %d are expected", c.Path, info.Size(), c.At)
+	if end := c.At + int64(c.Size); err == nil && (c.Patch && info.Size() < end || !c.Patch && info.Size() != c.At) {
+		err = fmt.Errorf("%s has %d bytes, which a change at %d does not fit", c.Path, info.Size(), c.At)
 	}
 	if err == nil {
 		_, err = f.WriteAt(piece, c.At)

@@ -1,23 +1,22 @@
 package mirror
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"nexus.internal/protocol/safefile"
 )
-
-// keptTail is how many of a file's last bytes are compared, to see that it has only grown.
-const keptTail = 1 << 10
 
 // Sync returns once all that the files have when it is called is on a majority of the machines. After an error the
 // next Sync ships what is missing, but for [ErrFenced], which stays.
@@ -59,7 +58,7 @@ func (m *Mirror) sync(ctx context.Context) error {
 	}
 	m.whole, m.sent = true, 0
 	// What is not removed now is the next time.
-	_ = m.stream.Purge(ctx, jetstream.WithPurgeSubject(m.subject), jetstream.WithPurgeSequence(begins))
+	_ = m.s.stream.Purge(ctx, jetstream.WithPurgeSubject(m.subject), jetstream.WithPurgeSequence(begins))
 	return nil
 }
 
@@ -114,7 +113,11 @@ type batch struct {
 func (b *batch) ship(ctx context.Context, files []string) error {
 	for _, path := range slices.Sorted(maps.Keys(b.m.shipped)) {
 		if !slices.Contains(files, path) {
-			b.changes, b.pieces, b.gone = append(b.changes, change{Path: path, Gone: true}), append(b.pieces, nil), append(b.gone, path)
+			b.changes, b.pieces, b.size = append(b.changes, change{Path: path, Gone: true}), append(b.pieces, nil), b.size+len(path)+changeBytes
+			b.gone = append(b.gone, path)
+			if err := b.flushFull(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	for _, path := range files {
@@ -136,55 +139,114 @@ func (b *batch) file(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	now := shipped{id: safefile.Identify(info), size: info.Size()}
 	before, known := b.m.shipped[path]
-	at := int64(0)
-	if known && before.id == now.id && before.size <= now.size {
-		tail := make([]byte, len(before.tail))
-		if _, err := f.ReadAt(tail, before.size-int64(len(tail))); err == nil && bytes.Equal(tail, before.tail) {
-			at, now.tail = before.size, tail
-		}
-	}
-	if known && at == now.size && at == before.size {
+	if known && before.same(info) {
 		return nil
 	}
-	for first := true; first || at < now.size; first = false {
-		piece := make([]byte, min(now.size-at, int64(chunk-b.size)))
-		n, err := f.ReadAt(piece, at)
+	now := shipped{id: safefile.Identify(info), size: info.Size(), at: info.ModTime(), looked: time.Now()}
+	if !known || before.id != now.id || before.size > now.size {
+		before = shipped{}
+	}
+	if slices.Contains(b.m.o.Growing, path) {
+		if has, err := before.ends(f); err != nil {
+			return err
+		} else if !has {
+			before = shipped{}
+		}
+	}
+	now.sums = slices.Clone(before.sums)
+	if !slices.Contains(b.m.o.Growing, path) {
+		if err := b.patches(ctx, f, path, before, &now); err != nil {
+			return err
+		}
+	}
+	return b.rest(ctx, f, path, before.size, now)
+}
+
+// rest ships a file from a place on; at 0 it begins it anew.
+func (b *batch) rest(ctx context.Context, f *os.File, path string, at int64, now shipped) error {
+	for first := at == 0; first || at < now.size; first = false {
+		begins := at - at%blockBytes // the sum of that block is another one now
+		piece := make([]byte, min(now.size-begins, chunk))
+		n, err := f.ReadAt(piece, begins)
 		if err != nil && err != io.EOF {
 			return err
 		}
-		if piece = piece[:n]; n == 0 {
-			now.size = at // it was cut meanwhile
+		if n < len(piece) { // it was cut meanwhile: the next Sync looks
+			now.size, now.looked = max(at, begins+int64(n)), time.Time{}
 		}
-		tail := slices.Concat(now.tail, piece)
-		now.tail = tail[max(0, len(tail)-keptTail):]
-		b.add(path, change{Path: path, At: at, Size: n}, piece, shipped{now.id, at + int64(n), now.tail})
-		at += int64(n)
-		if b.size >= chunk {
-			if err := b.flush(ctx, false); err != nil {
-				return err
-			}
+		if piece = piece[:n]; begins+int64(n) < at {
+			break
+		}
+		now.sums = sums(now.sums[:begins/blockBytes], piece)
+		piece = piece[at-begins:]
+		after := now
+		after.size, after.looked, after.sums = at+int64(len(piece)), time.Time{}, slices.Clone(now.sums)
+		b.add(path, change{Path: path, At: at, Size: len(piece)}, piece, after)
+		at += int64(len(piece))
+		if err := b.flushFull(ctx); err != nil {
+			return err
+		}
+	}
+	b.knows(path, now)
+	return nil
+}
+
+// patches ships the blocks that have changed of what the others have of a file.
+func (b *batch) patches(ctx context.Context, f *os.File, path string, before shipped, now *shipped) error {
+	block := make([]byte, blockBytes)
+	for i := range now.sums {
+		at := int64(i) * blockBytes
+		n, err := f.ReadAt(block[:min(blockBytes, before.size-at)], at)
+		if err != nil && err != io.EOF {
+			return err
+		}
+		is := maphash.Bytes(seed, block[:n])
+		if n == 0 || is == now.sums[i] {
+			continue
+		}
+		now.sums[i] = is
+		after := before
+		after.looked, after.sums = time.Time{}, slices.Clone(now.sums)
+		b.add(path, change{Path: path, At: at, Size: n, Patch: true}, slices.Clone(block[:n]), after)
+		if err := b.flushFull(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (b *batch) add(path string, c change, piece []byte, after shipped) {
+// flushFull sends what was gathered if it is as much as a message has.
+func (b *batch) flushFull(ctx context.Context) error {
+	if b.size < chunk {
+		return nil
+	}
+	return b.flush(ctx, false)
+}
+
+// knows notes what the others have of a file once they have all that was gathered.
+func (b *batch) knows(path string, after shipped) {
 	if b.after == nil {
 		b.after = map[string]shipped{}
 	}
-	b.changes, b.pieces, b.size, b.after[path] = append(b.changes, c), append(b.pieces, piece), b.size+len(piece), after
+	b.after[path] = after
+}
+
+// changeBytes is what a change takes beside its bytes and the path.
+const changeBytes = 128
+
+func (b *batch) add(path string, c change, piece []byte, after shipped) {
+	b.knows(path, after)
+	b.changes, b.pieces, b.size = append(b.changes, c), append(b.pieces, piece), b.size+len(piece)+len(path)+changeBytes
 }
 
 // flush sends what was gathered; complete says that the files were shipped whole by then.
 func (b *batch) flush(ctx context.Context, complete bool) error {
-	if len(b.changes) == 0 && !complete {
-		return nil
-	}
-	if err := b.m.publish(ctx, message{Changes: b.changes, Complete: complete}, b.pieces...); err != nil {
-		b.m.whole = b.m.whole && errors.Is(err, ErrFenced) // what the others have is not known
-		return err
+	if len(b.changes) > 0 || complete {
+		if err := b.m.publish(ctx, message{Changes: b.changes, Complete: complete}, b.pieces...); err != nil {
+			b.m.whole = b.m.whole && errors.Is(err, ErrFenced) // what the others have is not known
+			return err
+		}
 	}
 	maps.Copy(b.m.shipped, b.after)
 	for _, path := range b.gone {

@@ -38,6 +38,7 @@ type Conn struct {
 	inner    net.Conn // what goes to the other machine
 	t        *Tunnel
 	subject  string
+	dialed   bool   // by this side, at subject
 	own      string // where this side is heard
 	heard    *nats.Subscription
 	started  chan struct{} // closed once there is another side

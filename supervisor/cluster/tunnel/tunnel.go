@@ -60,10 +60,21 @@ func (t *Tunnel) Close() {
 	t.running.Wait()
 }
 
+// Break ends the connections that were dialled to a subject, whose other side is known to be gone.
+func (t *Tunnel) Break(subject string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for c := range t.conns {
+		if c.dialed && c.subject == subject {
+			c.fail(ErrSilent)
+		}
+	}
+}
+
 // Dial connects to whoever listens at a subject. It fails at once if nobody does,
 // and after [dialPatience] if who did is gone.
 func (t *Tunnel) Dial(ctx context.Context, subject string) (*Conn, error) {
-	c, err := t.open(subject)
+	c, err := t.open(subject, true)
 	if err != nil {
 		return nil, err
 	}
@@ -85,8 +96,9 @@ func (t *Tunnel) Dial(ctx context.Context, subject string) (*Conn, error) {
 }
 
 // open makes a connection that is heard from now on, and not started.
-func (t *Tunnel) open(subject string) (*Conn, error) {
+func (t *Tunnel) open(subject string, dialed bool) (*Conn, error) {
 	c := newConn(t, subject)
+	c.dialed = dialed
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -132,7 +144,7 @@ func (t *Tunnel) Listen(subject string) (*Listener, error) {
 
 // asked takes a request for a connection: its data is where the other side listens.
 func (l *Listener) asked(m *nats.Msg) {
-	c, err := l.t.open(l.subject)
+	c, err := l.t.open(l.subject, false)
 	if err != nil {
 		_ = m.Respond(nil) // or nobody is there any more
 		return

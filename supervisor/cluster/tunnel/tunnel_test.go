@@ -187,9 +187,10 @@ func TestEnds(t *testing.T) {
 			}
 			<-a.over // before anything is read
 		}, ErrLost},
-		"the other's end": {func(_, b *Conn) { b.t.Close() }, ErrReset},
-		"its silence":     {func(_, b *Conn) { b.heard.Unsubscribe(); b.sending.Lock() }, ErrSilent},
-		"its close":       {func(_, b *Conn) { b.Close() }, io.EOF},
+		"the other's end":        {func(_, b *Conn) { b.t.Close() }, ErrReset},
+		"it is known to be gone": {func(a, b *Conn) { a.t.Break("another"); b.t.Break("n"); a.t.Break("n") }, ErrSilent},
+		"its silence":            {func(_, b *Conn) { b.heard.Unsubscribe(); b.sending.Lock() }, ErrSilent},
+		"its close":              {func(_, b *Conn) { b.Close() }, io.EOF},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := broker(t)

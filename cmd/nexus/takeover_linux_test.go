@@ -1,0 +1,147 @@
+package main_test
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+)
+
+// farm are the servers of three machines, a, b and c, which share a directory.
+func farm(t *testing.T) (shared string, a, b, c *live) {
+	t.Helper()
+	shared = t.TempDir()
+	dir := initCluster(t, clusterAddresses(t, "a", "b", "c")...)
+	var all []*live
+	for _, name := range []string{"a", "b", "c"} {
+		all = append(all, newMachine(t, filepath.Join(dir, name), "--shared-path", shared))
+	}
+	for _, s := range all {
+		s.untilNodes("a up, b up, c up")
+	}
+	return shared, all[0], all[1], all[2]
+}
+
+// createIn has a machine make an agent in a directory.
+func (s *live) createIn(agent, cwd string) {
+	s.Helper()
+	if answer := s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":%q,"cwd":%q}`, agent, cwd)); gjson.Get(answer, "result.agent_id").Str != agent {
+		s.Fatal(answer)
+	}
+}
+
+// owner is the machine that has an agent, as list_agents or list_sessions of a machine says.
+func (s *live) owner(agent string) string {
+	if of := gjson.Get(s.call("/", "list_agents", `{}`), fmt.Sprintf("result.agents.#(agent_id==%q).node", agent)).Str; of != "" {
+		return of
+	}
+	return gjson.Get(s.call("/", "list_sessions", `{}`), fmt.Sprintf("result.sessions.#(name==%q).node", agent)).Str
+}
+
+// untilMoved waits until a machine answers for an agent that another one had, with what was said to it.
+func untilMoved(t *testing.T, s *live, agent string) {
+	t.Helper()
+	eventually(t, agent+" is taken over", func() (none struct{}, err error) {
+		if answer := s.send(agent, "What is my name?"); !strings.Contains(answer, "Your name is Alice.") {
+			err = errors.New(answer)
+		}
+		return none, err
+	})
+}
+
+// The machine of an agent is killed in the middle of a turn. The agent goes on at another one, with all that was acknowledged; the turn
+// has crashed, once for all. What is of a directory that is not shared waits. When the machine is back it has no second agent of that name.
+func TestTakeOver(t *testing.T) {
+	t.Parallel()
+	shared, a, b, c := farm(t)
+	own := t.TempDir()
+	b.createIn("worker", shared)
+	b.createIn("bound", own)
+	for _, agent := range []string{"worker", "bound"} {
+		if answer := b.call("/agent/"+agent, "send", `{"content":"My name is Alice","request_id":"first"}`); !strings.Contains(answer, "Alice") {
+			t.Fatal(answer)
+		}
+	}
+	asked := began(t, a, b, "cut")
+	if err := b.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.Now()
+	if answer := <-asked; gjson.Get(answer, "error.data.type").Str != "NODE_UNREACHABLE" {
+		t.Errorf("of a turn on a machine that was killed, the one that was asked says %s", answer)
+	}
+	_ = b.cmd.Wait() // that it was killed
+	untilMoved(t, a, "worker")
+	t.Logf("taken over after %s", time.Since(killed))
+	for _, s := range []*live{a, c} {
+		if answer := s.call("/agent/worker", "send", `{"content":"count to 100000","request_id":"cut"}`); gjson.Get(answer, "error.data.type").Str != "CHILD_CRASHED" {
+			t.Errorf("the turn that was cut off: %s", answer)
+		}
+		if answer := s.call("/agent/worker", "send", `{"content":"My name is Alice","request_id":"first"}`); !gjson.Get(answer, "result.replayed").Bool() {
+			t.Errorf("what was acknowledged: %s", answer)
+		}
+		if answer := s.call("/agent/bound", "get_model", `{}`); gjson.Get(answer, "error.data.type").Str != "NODE_UNREACHABLE" {
+			t.Errorf("what works in a directory of the machine: %s", answer)
+		}
+	}
+	owner := a.owner("worker")
+	b.again()
+	b.untilNodes("a up, b up, c up")
+	for _, s := range []*live{b, a, c} {
+		untilMoved(t, s, "worker")
+		untilMoved(t, s, "bound")
+		if now := s.owner("worker"); now != owner {
+			t.Errorf("worker is of %s, and was of %s", now, owner)
+		}
+	}
+	c.end()
+	b.end()
+	a.end()
+}
+
+// A machine that stands still for longer than the others wait finds, when it goes on, that its agents are others'. Nothing that it had begun counts.
+func TestFrozenMachine(t *testing.T) {
+	t.Parallel()
+	shared, a, b, c := farm(t)
+	b.createIn("worker", shared)
+	if answer := b.send("worker", "My name is Alice"); !strings.Contains(answer, "Alice") {
+		t.Fatal(answer)
+	}
+	answer := began(t, b, b, "cut")
+	engine, err := b.engine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range []int{b.cmd.Process.Pid, engine} {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	untilMoved(t, a, "worker")
+	for _, pid := range []int{engine, b.cmd.Process.Pid} {
+		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if answer := <-answer; gjson.Get(answer, "result").Exists() || gjson.Get(answer, "error.data.type").Str != "NODE_UNREACHABLE" {
+		t.Errorf("a machine that has lost the agent says how its turn ended: %s", answer)
+	}
+	for _, s := range []*live{b, a, c} {
+		untilMoved(t, s, "worker")
+		if answer := s.call("/agent/worker", "send", `{"content":"count to 100000","request_id":"cut"}`); gjson.Get(answer, "error.data.type").Str != "CHILD_CRASHED" {
+			t.Errorf("the turn that was cut off: %s", answer)
+		}
+	}
+	if running, err := exec.Command("pgrep", "-P", fmt.Sprint(b.cmd.Process.Pid), "nexus-child").Output(); err == nil && strings.Count(string(running), "\n") > 1 {
+		t.Errorf("the machine that is back has processes of agents: %s", running) // one is a spare
+	}
+	c.end()
+	b.end()
+	a.end()
+}

@@ -1,0 +1,133 @@
+package replicated
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus.internal/protocol/safefile"
+)
+
+// note says whose the files of an agent on this machine's disk are.
+type note struct {
+	// Epoch is that of the claim under which they are shipped; 0 without a note.
+	Epoch uint64 `json:"epoch"`
+	// Files is what they looked like when all was shipped; "" if that was not so since.
+	Files string `json:"files,omitzero"`
+}
+
+// maxNote bounds one, in bytes.
+const maxNote = 4 << 10
+
+// notes are those of all agents, each in a file. It is safe for concurrent use.
+type notes struct {
+	dir string
+
+	mu sync.Mutex // guards of
+	of map[string]note
+}
+
+func encoded(agent string) string { return base64.RawURLEncoding.EncodeToString([]byte(agent)) }
+
+// read reads them all.
+func (n *notes) read() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.of = map[string]note{}
+	if err := os.MkdirAll(n.dir, 0o700); err != nil {
+		return err
+	}
+	entries, err := safefile.ReadDir(n.dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		name, err := base64.RawURLEncoding.DecodeString(entry.Name())
+		if err != nil {
+			continue // one that was being written
+		}
+		text, err := safefile.Read(filepath.Join(n.dir, entry.Name()), maxNote)
+		if err != nil {
+			return err
+		}
+		var one note
+		if err := json.Unmarshal(text, &one); err != nil {
+			return fmt.Errorf("the note %s: %w", entry.Name(), err)
+		}
+		n.of[string(name)] = one
+	}
+	return nil
+}
+
+func (n *notes) get(agent string) note {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.of[agent]
+}
+
+func (n *notes) all() map[string]note {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return maps.Clone(n.of)
+}
+
+// write is durable.
+func (n *notes) write(agent string, one note) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.of[agent] == one {
+		return nil
+	}
+	text, err := json.Marshal(one)
+	if err != nil {
+		return err
+	}
+	if err := safefile.Replace(filepath.Join(n.dir, encoded(agent)), text, true); err != nil {
+		return fmt.Errorf("note whose the files of %s are: %w", agent, err)
+	}
+	n.of[agent] = one
+	return nil
+}
+
+func (n *notes) remove(agent string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := os.Remove(filepath.Join(n.dir, encoded(agent))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	delete(n.of, agent)
+	return nil
+}
+
+// look says what the files of an agent look like: other ones, or changed ones, look otherwise. It is "" if there are none.
+func look(dir, agent string) (string, error) {
+	var all strings.Builder
+	for _, path := range paths(agent) {
+		err := filepath.WalkDir(filepath.Join(dir, path), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || !entry.Type().IsRegular() {
+				return err
+			}
+			info, err := entry.Info()
+			if err == nil {
+				fmt.Fprintf(&all, "%s %v %d %d\n", path, safefile.Identify(info), info.Size(), info.ModTime().UnixNano())
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	if all.Len() == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(all.String()))), nil
+}

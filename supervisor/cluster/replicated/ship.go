@@ -1,0 +1,172 @@
+package replicated
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+	"go.uber.org/zap"
+
+	"nexus.internal/protocol/ratelimit"
+	"nexus.internal/protocol/safefile"
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/cluster/mirror"
+)
+
+// The parts of what is saved of an agent that are shipped, as they follow its name. The home of its programs and what undo keeps are
+// of its machine.
+const (
+	sessionPart = ".jsonl"
+	imagesPart  = ".files"
+	recordsPart = ".records"
+)
+
+func paths(agent string) []string {
+	return []string{agent + sessionPart, agent + imagesPart, agent + recordsPart}
+}
+
+// about is what the machine that has an agent says of it to those that may take it over.
+type about struct {
+	// Cwd is where it works; Shared says that its machine shares that directory.
+	Cwd    string `json:"cwd,omitzero"`
+	Shared bool   `json:"shared,omitzero"`
+}
+
+// shares reports whether this machine shares a directory.
+func (s *Store) shares(dir string) bool {
+	for _, shared := range s.o.Shared {
+		if _, in := safefile.Below(shared, dir); in || shared == dir {
+			return true
+		}
+	}
+	return false
+}
+
+// take is the mirror of an agent that this machine has claimed, at its claim's epoch. a.mu is held.
+func (s *Store) take(ctx context.Context, name string, a *agent) (*mirror.Mirror, error) {
+	claim, ok := s.node.Owner(name)
+	if !ok || claim.Machine != s.node.Self() {
+		return nil, supervisor.ErrMoved
+	}
+	if a.mirror != nil && a.epoch == claim.Epoch {
+		return a.mirror, nil
+	}
+	s.drop(a)
+	stream, err := s.opened(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := safefile.Mkdir(s.o.Root); err != nil {
+		return nil, err
+	}
+	m, err := stream.Take(ctx, mirror.Options{
+		Agent: name, Epoch: claim.Epoch, Root: s.o.Root, Paths: paths(name), Growing: []string{name + sessionPart},
+		Scratch: filepath.Join(s.o.Dir, "scratch"),
+	})
+	if err == nil {
+		a.mirror, a.epoch = m, claim.Epoch
+	}
+	return m, err
+}
+
+// drop forgets the mirror of an agent. a.mu is held.
+func (s *Store) drop(a *agent) {
+	if a.mirror != nil {
+		a.mirror.Close()
+	}
+	a.mirror = nil
+}
+
+// ship returns once a majority has what the files of an agent have now. a.mu is held.
+func (s *Store) ship(ctx context.Context, name string, a *agent) error {
+	if err := s.prepare(ctx, name, a); err != nil {
+		return err
+	}
+	m, err := s.take(ctx, name, a)
+	if err != nil {
+		return err
+	}
+	cwd := s.o.Dirs.Cwd(name)
+	said, err := json.Marshal(about{Cwd: cwd, Shared: s.shares(cwd)})
+	if err != nil {
+		return err
+	}
+	if err := m.About(said); err != nil {
+		return err
+	}
+	return m.Sync(ctx)
+}
+
+// settle ships an agent that does not run, and notes what its files were. a.mu is held.
+func (s *Store) settle(ctx context.Context, name string, a *agent) error {
+	defer s.drop(a)
+	looks, err := look(s.o.Root, name)
+	if err != nil {
+		return err
+	}
+	if err := s.ship(ctx, name, a); err != nil {
+		return err
+	}
+	return s.notes.write(name, note{Epoch: a.epoch, Files: looks})
+}
+
+// shipChanged ships the agents that this machine has and that do not run, once their files have changed, until ctx ends.
+func (s *Store) shipChanged(ctx context.Context) {
+	if s.node.Agreed(ctx) != nil {
+		return
+	}
+	for {
+		s.shipAll(ctx)
+		if ratelimit.Sleep(ctx, shipEvery) != nil {
+			return
+		}
+	}
+}
+
+func (s *Store) shipAll(ctx context.Context) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	places := make(chan struct{}, shipping)
+	for _, name := range s.node.Owned() {
+		if isTemp(name) {
+			continue
+		}
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		work.Go(func() {
+			defer func() { <-places }()
+			if err := s.shipSaved(ctx, name); err != nil && ctx.Err() == nil {
+				s.log.Info("what is saved of an agent is on this machine alone; it is tried again", zap.String("agent", name), zap.Error(err))
+			}
+		})
+	}
+}
+
+// shipSaved ships an agent that does not run, if its files have changed.
+func (s *Store) shipSaved(ctx context.Context, name string) error {
+	a := s.of(name)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	claim, ok := s.node.Owner(name)
+	if a.open.Load() || !ok || claim.Machine != s.node.Self() {
+		return nil
+	}
+	noted := s.notes.get(name)
+	if noted.Epoch == claim.Epoch {
+		looks, err := look(s.o.Root, name)
+		if err != nil || looks == noted.Files || looks == "" {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, acceptPatience)
+	defer cancel()
+	if err := s.settle(ctx, name, a); err != nil {
+		return fmt.Errorf("ship %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+package replicated
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/protocol/ratelimit"
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/cluster"
+	"nexus.internal/supervisor/cluster/mirror"
+)
+
+const (
+	// acceptPatience bounds the wait for a majority that takes a prompt, or what is asked for once.
+	acceptPatience = 10 * time.Second
+	// closePatience bounds that for what an agent wrote last, when it ends.
+	closePatience = 3 * time.Second
+	// shipEvery is how often is looked for agents that do not run and whose files have changed.
+	shipEvery = 5 * time.Second
+	// shipping is how many of them are shipped at a time.
+	shipping = 8
+)
+
+// Directories tell where agents work. It is safe for concurrent use.
+type Directories interface {
+	// Cwd is the working directory of an agent, running or saved; "" if it is not known.
+	Cwd(agent string) string
+}
+
+// Options say what is kept.
+type Options struct {
+	// Local has the records on this machine's disk, beside the sessions in the directory Root. Required.
+	Local supervisor.Store
+	Root  string
+	// Dir is a directory of this package alone, in the file system of the files. It is made when it is needed. Required.
+	Dir string
+	// Shared are the directories that other machines have, too: absolute, without links. Agents that work in them
+	// may be taken over.
+	Shared []string
+	// Dirs tells where agents work. Required.
+	Dirs Directories
+	Log  *zap.Logger // nil logs nothing
+}
+
+// Store is a [supervisor.Store] whose records are on a majority of the machines when they say so.
+type Store struct {
+	o       Options
+	log     *zap.Logger
+	node    *cluster.Node
+	notes   notes
+	hurry   context.Context //nolint:containedctx // of the store's life: ends with Hurry
+	hasten  context.CancelFunc
+	running sync.WaitGroup
+	stop    context.CancelFunc
+
+	opening sync.Mutex // held while the stream is opened
+	mu      sync.Mutex // guards what follows
+	stream  *mirror.Stream
+	agents  map[string]*agent
+	orphans map[string]*orphan
+}
+
+// agent is what this process knows of the files of an agent.
+type agent struct {
+	mu     sync.Mutex     // held while the files are fetched or shipped
+	mirror *mirror.Mirror // nil until it is needed
+	epoch  uint64         // of mirror
+	open   atomic.Bool    // its records are
+}
+
+// New returns a Store that is to be started.
+func New(o Options) *Store {
+	o.Log = cmp.Or(o.Log, zap.NewNop())
+	s := &Store{o: o, log: o.Log.Named("replicas"), agents: map[string]*agent{}, orphans: map[string]*orphan{}}
+	s.notes.dir = filepath.Join(o.Dir, "laid")
+	s.hurry, s.hasten = context.WithCancel(context.Background())
+	return s
+}
+
+// Start begins to ship what changes. The node stays its caller's, and is closed after the Store.
+func (s *Store) Start(node *cluster.Node) error {
+	if err := s.notes.read(); err != nil {
+		return fmt.Errorf("find what is shipped to other machines: %w", err)
+	}
+	s.node = node
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.running.Go(func() { s.shipChanged(ctx) })
+	return nil
+}
+
+// Hurry says that the server ends: nothing waits for a majority any longer than it takes to ask.
+func (s *Store) Hurry() { s.hasten() }
+
+// Close ends the store. The records of all agents are closed before.
+func (s *Store) Close() {
+	s.hasten()
+	if s.stop != nil {
+		s.stop()
+	}
+	s.running.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.agents {
+		if a.mirror != nil {
+			a.mirror.Close()
+		}
+	}
+	clear(s.agents)
+}
+
+// isTemp reports whether an agent ends with its server, so that nothing of it is shipped.
+func isTemp(agent string) bool { return strings.HasPrefix(agent, ".") }
+
+// of is what is known of an agent.
+func (s *Store) of(name string) *agent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.agents[name]
+	if a == nil {
+		a = &agent{}
+		s.agents[name] = a
+	}
+	return a
+}
+
+// opened is the stream of files, which is opened once.
+func (s *Store) opened(ctx context.Context) (*mirror.Stream, error) {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if s.stream != nil {
+		return s.stream, nil
+	}
+	stream, err := mirror.Open(ctx, s.node.JetStream(), s.node.Cluster(), s.node.Replicas())
+	if err == nil {
+		s.stream = stream
+	}
+	return stream, err
+}
+
+// reason is what an error of the mirror means.
+func reason(err error) error {
+	switch {
+	case err == nil, errors.Is(err, supervisor.ErrMoved):
+		return err
+	case errors.Is(err, mirror.ErrFenced):
+		return fmt.Errorf("%w: %w", supervisor.ErrMoved, err)
+	}
+	if _, ours := errors.AsType[syscall.Errno](err); ours || errors.Is(err, mirror.ErrTooLarge) {
+		return fmt.Errorf("%w: %w", supervisor.ErrUnrecorded, err)
+	}
+	return fmt.Errorf("%w: %w", supervisor.ErrNoMajority, err)
+}
+
+// Open implements [supervisor.Store]. The agent is claimed.
+func (s *Store) Open(name string, fresh bool) (supervisor.Records, error) {
+	if isTemp(name) {
+		return s.o.Local.Open(name, fresh)
+	}
+	a := s.of(name)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ctx, cancel := context.WithTimeout(s.hurry, acceptPatience)
+	defer cancel()
+	err := s.prepare(ctx, name, a)
+	if err == nil && !fresh { // what it says of earlier turns is known elsewhere before it is told
+		err = s.ship(ctx, name, a)
+	}
+	if err != nil {
+		return nil, reason(err)
+	}
+	kept, err := s.o.Local.Open(name, fresh)
+	if err != nil {
+		return nil, err
+	}
+	a.open.Store(true)
+	return &records{kept, s, name, a}, nil
+}
+
+// records are those of an agent that other machines have, too.
+type records struct {
+	supervisor.Records
+	s    *Store
+	name string
+	a    *agent
+}
+
+// Accept implements [supervisor.Records]: the prompt is known to a majority, too.
+func (r *records) Accept(id string, digest [32]byte) error {
+	if err := r.Records.Accept(id, digest); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.s.hurry, acceptPatience)
+	defer cancel()
+	return r.shipped(ctx)
+}
+
+// Settle implements [supervisor.Records]. It waits for a majority for as long as that takes, unless the server ends.
+func (r *records) Settle() error {
+	for {
+		ctx, cancel := context.WithTimeout(r.s.hurry, acceptPatience)
+		if r.s.hurry.Err() != nil {
+			ctx, cancel = context.WithTimeout(context.Background(), closePatience)
+		}
+		last := r.s.hurry.Err() != nil
+		err := r.shipped(ctx)
+		cancel()
+		if last || !errors.Is(err, supervisor.ErrNoMajority) {
+			return err
+		}
+		r.s.log.Warn("an outcome waits for a majority of the machines", zap.String("agent", r.name), zap.Error(err))
+		_ = ratelimit.Sleep(r.s.hurry, time.Second) // then for the last time
+	}
+}
+
+func (r *records) shipped(ctx context.Context) error {
+	r.a.mu.Lock()
+	defer r.a.mu.Unlock()
+	return reason(r.s.ship(ctx, r.name, r.a))
+}
+
+// Close implements [supervisor.Records]: what was written last is shipped, if there is a majority.
+func (r *records) Close() error { return r.end(r.Records.Close) }
+
+// Remove implements [supervisor.Records].
+func (r *records) Remove() error { return r.end(r.Records.Remove) }
+
+func (r *records) end(by func() error) error {
+	err := by()
+	r.a.mu.Lock()
+	defer r.a.mu.Unlock()
+	r.a.open.Store(false)
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	if failed := r.s.settle(ctx, r.name, r.a); failed != nil && !errors.Is(reason(failed), supervisor.ErrMoved) {
+		r.s.log.Warn("what an agent wrote last is on this machine alone; it is tried again", zap.String("agent", r.name), zap.Error(failed))
+	}
+	return err
+}
