@@ -80,6 +80,12 @@ func (m *Machine) Start() {
 	}
 }
 
+// NATS is the connection to the machine's own server. It is another one after each Start.
+func (m *Machine) NATS() *nats.Conn { return m.nc }
+
+// Name is the machine's.
+func (m *Machine) Name() string { return m.options.Machine }
+
 // Stop stops it, if it runs.
 func (m *Machine) Stop() {
 	if m.engine == nil {

@@ -1,0 +1,348 @@
+package replicated_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/cluster"
+	"nexus.internal/supervisor/cluster/clustertest"
+	"nexus.internal/supervisor/cluster/replicated"
+	"nexus.internal/supervisor/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// long bounds what machines do on a busy one.
+const long = 2 * time.Minute
+
+// where says that all agents work in a directory.
+type where string
+
+func (w where) Cwd(string) string { return string(w) }
+
+// machine is one of a cluster, with a home.
+type machine struct {
+	*replicated.Store
+	t     *testing.T
+	nats  *clustertest.Machine
+	node  *cluster.Node
+	local *store.Local
+	home  string
+	stop  func()
+}
+
+// shared is what all machines share.
+const shared = "/srv/shared"
+
+// start starts a server in a home, on a machine whose server of NATS runs.
+func start(t *testing.T, nats *clustertest.Machine, home, cwd string) *machine {
+	t.Helper()
+	node, err := cluster.Join(nats.NATS(), cluster.Options{Cluster: "farm", Machine: nats.Name(), Replicas: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{t: t, nats: nats, node: node, home: home}
+	m.local = store.NewLocal(store.Options{Layout: store.Layout{Named: m.path(""), Temp: filepath.Join(home, "temp")}})
+	m.Store = replicated.New(replicated.Options{Local: m.local, Root: m.path(""), Dir: filepath.Join(home, "cluster"), Shared: []string{shared}, Dirs: where(cwd)})
+	stopped := false
+	m.stop = func() {
+		if !stopped {
+			stopped = true
+			m.Close()
+			m.local.Close()
+			node.Close()
+		}
+	}
+	t.Cleanup(m.stop)
+	if err := m.Start(node); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Agreed(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), long)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// path is that of a session's part; "" is the directory.
+func (m *machine) path(name string) string { return filepath.Join(m.home, "sessions", name) }
+
+// claim makes an agent the machine's.
+func (m *machine) claim(agent string) {
+	m.t.Helper()
+	if c, err := m.node.Take(within(m.t), agent); err != nil || c.Machine != m.nats.Name() {
+		m.t.Fatalf("%s is of %s, %v", agent, c.Machine, err)
+	}
+	if err := m.Prepare(within(m.t), agent); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *machine) open(agent string, fresh bool) supervisor.Records {
+	m.t.Helper()
+	r, err := m.Open(agent, fresh)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return r
+}
+
+// says appends to an agent's session, as its process does.
+func (m *machine) says(agent, line string) {
+	m.t.Helper()
+	f, err := os.OpenFile(m.path(agent+".jsonl"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = f.WriteString(line + "\n")
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// said is an agent's session; "" if there is none.
+func (m *machine) said(agent string) string {
+	text, err := os.ReadFile(m.path(agent + ".jsonl"))
+	if err != nil && !os.IsNotExist(err) {
+		m.t.Fatal(err)
+	}
+	return strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", " ")
+}
+
+// turn is one that is acknowledged.
+func (m *machine) turn(r supervisor.Records, agent, id string) {
+	m.t.Helper()
+	if err := r.Accept(id, [32]byte{}); err != nil {
+		m.t.Fatal(err)
+	}
+	m.says(agent, id)
+	r.Append(supervisor.Event{Seq: r.Last() + 1, Type: "note", Data: []byte(`{"type":"note"}`)})
+	r.End(supervisor.Result{TurnID: id, Outcome: supervisor.Completed, Text: id})
+	if err := r.Settle(); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// past is what records tell of the time before they were opened, as in "one completed, two cut".
+func past(r supervisor.Records) string {
+	var all []string
+	r.Past(func(id string, _ [32]byte, ended *supervisor.Result) {
+		if ended == nil {
+			all = append(all, id+" cut")
+		} else {
+			all = append(all, fmt.Sprint(id, " ", ended.Outcome))
+		}
+	})
+	return strings.Join(all, ", ")
+}
+
+func until(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(long); !so(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// takes has a machine take over an agent, once it is to.
+func (m *machine) takes(agent string) {
+	m.t.Helper()
+	until(m.t, m.nats.Name()+" is to take over "+agent, func() bool { return slices.Contains(m.Orphans(within(m.t)), agent) })
+	until(m.t, agent+" is taken over", func() bool {
+		return m.TakeOver(within(m.t), agent) == nil
+	})
+	if c, _ := m.node.Owner(agent); c.Machine != m.nats.Name() {
+		m.t.Fatalf("%s is of %s", agent, c.Machine)
+	}
+}
+
+// The life of an agent over three machines: what was acknowledged is on the next one when one is gone, what was not is told as cut off, and
+// a machine that is back is refused, sets aside what it has, and may have the agent again.
+func TestLife(t *testing.T) {
+	farm := clustertest.Start(t, 3)
+	homes := []string{t.TempDir(), t.TempDir(), t.TempDir()}
+	a := start(t, farm[0], homes[0], shared+"/work")
+	b := start(t, farm[1], homes[1], shared+"/work")
+	a.claim("worker")
+	r := a.open("worker", true)
+	a.turn(r, "worker", "one")
+	if err := r.Accept("two", [32]byte{}); err != nil {
+		t.Fatal(err)
+	}
+	a.says("worker", "lost") // nobody was told of it
+
+	a.node.Close() // it is not heard of any more, and goes on
+	b.takes("worker")
+	if got := b.said("worker"); got != "one" {
+		t.Errorf("on the next machine it has said %q", got)
+	}
+	next := b.open("worker", false)
+	if got := past(next); got != "one completed, two cut" {
+		t.Errorf("on the next machine: %s", got)
+	}
+	if next.Last() <= r.Last() {
+		t.Errorf("its events go on after %d, and were at %d", next.Last(), r.Last())
+	}
+	r.End(supervisor.Result{TurnID: "two", Outcome: supervisor.Completed})
+	if err := r.Settle(); !errors.Is(err, supervisor.ErrMoved) {
+		t.Errorf("the earlier owner: %v", err)
+	}
+	if err := r.Accept("three", [32]byte{}); !errors.Is(err, supervisor.ErrMoved) {
+		t.Errorf("the earlier owner: %v", err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	b.turn(next, "worker", "three")
+
+	a.stop()
+	a = start(t, farm[0], homes[0], shared+"/work")
+	if got := a.Taken(); !slices.Equal(got, []string{"worker"}) {
+		t.Errorf("what others have taken meanwhile: %v", got)
+	}
+	if err := a.GiveUp("worker"); err != nil || a.said("worker") != "" || a.Taken() != nil {
+		t.Errorf("what was given up: %q, %v, %v", a.said("worker"), a.Taken(), err)
+	}
+	if aside, _ := filepath.Glob(filepath.Join(homes[0], "cluster", "aside", "*", "worker.jsonl")); len(aside) != 1 {
+		t.Errorf("set aside are %v", aside)
+	}
+	if err := next.Close(); err != nil {
+		t.Error(err)
+	}
+	b.stop()
+	a.takes("worker")
+	if got := a.said("worker"); got != "one three" {
+		t.Errorf("back on the first machine it has said %q", got)
+	}
+	r = a.open("worker", false)
+	if got := past(r); got != "one completed, two cut, three completed" && got != "one completed, three completed, two cut" {
+		t.Errorf("back on the first machine: %s", got)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := a.Forget(within(t), "worker"); err != nil {
+		t.Fatal(err)
+	}
+	claim, _ := a.node.Owner("worker")
+	if err := a.node.Release(within(t), "worker", claim.Epoch); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, farm[2], homes[2], shared+"/work")
+	c.claim("worker")
+	if got := c.said("worker"); got != "" {
+		t.Errorf("an agent that was removed has said %q", got)
+	}
+}
+
+// What was saved before, or is changed while no agent runs, is shipped, once; a server that starts again ships nothing.
+func TestSavedIsShipped(t *testing.T) {
+	farm := clustertest.Start(t, 3)
+	home := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(home, "sessions"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	a := start(t, farm[0], home, shared)
+	a.says("old", "of the time before")
+	a.claim("old")
+	notes, err := filepath.Glob(filepath.Join(home, "cluster", "laid", "*"))
+	if err != nil || len(notes) != 1 {
+		t.Fatalf("%v, %v", notes, err)
+	}
+	shipped := func() string {
+		text, err := os.ReadFile(notes[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), `"files"`) {
+			return ""
+		}
+		return string(text)
+	}
+	until(t, "it is shipped", func() bool { return shipped() != "" })
+	first := shipped()
+	a.says("old", "and more")
+	until(t, "it is shipped again", func() bool { return shipped() != first })
+	a.stop()
+	a = start(t, farm[0], home, "/home/alone") // a directory that is not shared, and would be told if it were shipped again
+	time.Sleep(time.Second)
+	a.stop()
+	b := start(t, farm[1], t.TempDir(), shared)
+	b.takes("old")
+	if got := b.said("old"); got != "of the time before and more" {
+		t.Errorf("on the next machine it has said %q", got)
+	}
+}
+
+// An agent whose directory only one machine has waits for it.
+func TestBound(t *testing.T) {
+	farm := clustertest.Start(t, 3)
+	a := start(t, farm[0], t.TempDir(), "/home/alone")
+	b := start(t, farm[1], t.TempDir(), shared)
+	a.claim("worker")
+	r := a.open("worker", true)
+	a.turn(r, "worker", "one")
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	a.stop()
+	until(t, "a is gone", func() bool { return b.node.Gone("a") })
+	if got := b.Orphans(within(t)); got != nil {
+		t.Errorf("b is to take over %v", got)
+	}
+}
+
+// Without a majority no prompt is accepted and no outcome told; with one, it is. A server that ends does not wait.
+func TestNoMajority(t *testing.T) {
+	farm := clustertest.Start(t, 3)
+	a := start(t, farm[0], t.TempDir(), shared)
+	a.claim("worker")
+	r := a.open("worker", true)
+	a.turn(r, "worker", "one")
+	if err := r.Accept("two", [32]byte{}); err != nil {
+		t.Fatal(err)
+	}
+	farm[1].Stop()
+	farm[2].Stop()
+	if err := r.Accept("three", [32]byte{}); !errors.Is(err, supervisor.ErrNoMajority) {
+		t.Errorf("a prompt: %v", err)
+	}
+	r.End(supervisor.Result{TurnID: "two", Outcome: supervisor.Completed})
+	settled := make(chan error, 1)
+	go func() { settled <- r.Settle() }() // which is waited for
+	select {
+	case err := <-settled:
+		t.Errorf("an outcome that no majority has is told: %v", err)
+		settled <- nil
+	case <-time.After(time.Second):
+	}
+	farm[1].Start()
+	if err := <-settled; err != nil {
+		t.Errorf("with a majority again: %v", err)
+	}
+	farm[1].Stop()
+	r.End(supervisor.Result{TurnID: "three", Outcome: supervisor.Completed})
+	a.Hurry()
+	if err := r.Settle(); !errors.Is(err, supervisor.ErrNoMajority) {
+		t.Errorf("at the end of the server: %v", err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}
