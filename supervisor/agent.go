@@ -390,26 +390,6 @@ func (a *Agent) closeIdle(reason error) (err error) {
 	return err
 }
 
-// kill kills the agent's process, if there is one.
-func (a *Agent) kill(cause string) {
-	a.update(func(s *agentState) []effect {
-		if s.inc != nil && s.inc.conn != nil {
-			s.markLost(s.inc, ReasonExit, cause)
-		}
-		return s.elsewhere()
-	})
-}
-
-// awaitRemoval waits until nothing is left of an agent that was closed.
-func (a *Agent) awaitRemoval(ctx context.Context) error {
-	select {
-	case <-a.removed:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // join waits for all goroutines of a closed agent, and ends its events and
 // records.
 func (a *Agent) join() {

@@ -247,7 +247,17 @@ func (s *Supervisor) Remove(ctx context.Context, id string) error {
 	}
 	s.closeAgent(a, ErrNotFound)
 	s.mu.Unlock()
-	return a.awaitRemoval(ctx)
+	return awaitRemoval(ctx, a)
+}
+
+// awaitRemoval waits until nothing is left of an agent that was closed.
+func awaitRemoval(ctx context.Context, a *Agent) error {
+	select {
+	case <-a.removed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Evict is Remove of an agent that another machine has taken: its process is killed at once, and what ran or waited
@@ -259,10 +269,15 @@ func (s *Supervisor) Evict(ctx context.Context, id string) error {
 		s.mu.Unlock()
 		return ErrNotFound
 	}
-	a.kill("another machine has the agent")
+	a.update(func(s *agentState) []effect {
+		if s.inc != nil && s.inc.conn != nil {
+			s.markLost(s.inc, ReasonExit, ErrMoved.Error())
+		}
+		return s.elsewhere()
+	})
 	s.closeAgent(a, ErrMoved)
 	s.mu.Unlock()
-	return a.awaitRemoval(ctx)
+	return awaitRemoval(ctx, a)
 }
 
 // RemoveIdle is Remove for an agent without a prompt that runs or waits; ErrBusy if

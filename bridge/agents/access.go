@@ -27,7 +27,7 @@ func (a Access) Resolve(ctx context.Context, id string) (*supervisor.Agent, erro
 }
 
 func (a Access) Find(id string) error {
-	if a.r.there(id) {
+	if there(a.r, id) {
 		return nil
 	}
 	if ours(a.r, id) { // it may just come here from another machine
@@ -35,7 +35,7 @@ func (a Access) Find(id string) error {
 		if err := prepare(context.Background(), a.r, id); err != nil {
 			return err
 		}
-		if a.r.there(id) {
+		if there(a.r, id) {
 			return nil
 		}
 	}

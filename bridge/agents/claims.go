@@ -165,19 +165,24 @@ func claimSaved(ctx context.Context, r *Registry) error {
 		}
 	}
 	for _, id := range r.o.Claims.Owned() {
-		unlock := r.locks.Lock(id)
-		if _, err := r.o.Supervisor.Agent(id); err != nil { // else it is here
-			err = prepare(ctx, r, id)
-		}
-		if err == nil {
-			release(ctx, r, id)
-		}
-		unlock()
-		if err != nil {
+		if err := keepOrRelease(ctx, r, id); err != nil {
 			r.log.Info("fetch what the machines have of an agent; it is tried again", zap.String("agent", id), zap.Error(err))
 			return err
 		}
 	}
+	return nil
+}
+
+// keepOrRelease sees that what is saved of an agent that this machine has claimed is here, and gives up the claim if there is nothing.
+func keepOrRelease(ctx context.Context, r *Registry, id string) error {
+	defer r.locks.Lock(id)()
+	if _, err := r.o.Supervisor.Agent(id); err == nil {
+		return nil
+	}
+	if err := prepare(ctx, r, id); err != nil {
+		return err
+	}
+	release(ctx, r, id)
 	return nil
 }
 

@@ -35,7 +35,7 @@ func (r *Registry) Resolve(ctx context.Context, id string) (*supervisor.Agent, e
 }
 
 // there reports whether an agent runs or is saved here.
-func (r *Registry) there(id string) bool {
+func there(r *Registry, id string) bool {
 	_, err := r.o.Supervisor.Agent(id)
 	return err == nil || r.o.Sessions.Exists(id)
 }

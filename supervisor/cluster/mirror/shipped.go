@@ -14,26 +14,30 @@ import (
 // blockBytes is how much of a file one sum is of.
 const blockBytes = 16 << 10
 
-// settled is how old the last change to a file must be for its time to tell whether there was another one since: the clocks
-// of file systems stand still for milliseconds.
-const settled = time.Second
+// settling is how long a file must look the same before it is believed to be: the clocks of file systems stand still for milliseconds.
+const settling = time.Second
 
 // seed is that of all sums, which are of one process.
 var seed = maphash.MakeSeed()
 
 // shipped is what is known of a file that the others have.
 type shipped struct {
-	id     safefile.FileID
-	size   int64
-	at     time.Time // when it was changed last
-	looked time.Time // when that was seen
+	id      safefile.FileID
+	size    int64
+	at      time.Time // when it was changed last, by the file system's clock; zero for a part of it
+	seen    time.Time // when it looked like this for the first time
+	settled bool      // it was compared when it had looked so for settling
 	// sums are those of its blocks, the last one perhaps of a part.
 	sums []uint64
 }
 
-// same reports whether a file is certainly as it was.
-func (s shipped) same(info fs.FileInfo) bool {
-	return s.id == safefile.Identify(info) && s.size == info.Size() && s.at.Equal(info.ModTime()) && s.looked.Sub(s.at) > settled
+// found is what is found now of a file of which the others have s.
+func (s shipped) found(info fs.FileInfo) shipped {
+	now := shipped{id: safefile.Identify(info), size: info.Size(), at: info.ModTime(), seen: time.Now()}
+	if s.id == now.id && s.size == now.size && s.at.Equal(now.at) {
+		now.seen, now.settled = s.seen, time.Since(s.seen) > settling
+	}
+	return now
 }
 
 // sums adds to those of earlier blocks those of what follows them.

@@ -140,10 +140,10 @@ func (b *batch) file(ctx context.Context, path string) error {
 		return err
 	}
 	before, known := b.m.shipped[path]
-	if known && before.same(info) {
+	now := before.found(info)
+	if known && now.settled && before.settled {
 		return nil
 	}
-	now := shipped{id: safefile.Identify(info), size: info.Size(), at: info.ModTime(), looked: time.Now()}
 	if !known || before.id != now.id || before.size > now.size {
 		before = shipped{}
 	}
@@ -173,7 +173,7 @@ func (b *batch) rest(ctx context.Context, f *os.File, path string, at int64, now
 			return err
 		}
 		if n < len(piece) { // it was cut meanwhile: the next Sync looks
-			now.size, now.looked = max(at, begins+int64(n)), time.Time{}
+			now.size, now.at = max(at, begins+int64(n)), time.Time{}
 		}
 		if piece = piece[:n]; begins+int64(n) < at {
 			break
@@ -181,7 +181,7 @@ func (b *batch) rest(ctx context.Context, f *os.File, path string, at int64, now
 		now.sums = sums(now.sums[:begins/blockBytes], piece)
 		piece = piece[at-begins:]
 		after := now
-		after.size, after.looked, after.sums = at+int64(len(piece)), time.Time{}, slices.Clone(now.sums)
+		after.size, after.at, after.settled, after.sums = at+int64(len(piece)), time.Time{}, false, slices.Clone(now.sums)
 		b.add(path, change{Path: path, At: at, Size: len(piece)}, piece, after)
 		at += int64(len(piece))
 		if err := b.flushFull(ctx); err != nil {
@@ -207,7 +207,7 @@ func (b *batch) patches(ctx context.Context, f *os.File, path string, before shi
 		}
 		now.sums[i] = is
 		after := before
-		after.looked, after.sums = time.Time{}, slices.Clone(now.sums)
+		after.at, after.settled, after.sums = time.Time{}, false, slices.Clone(now.sums)
 		b.add(path, change{Path: path, At: at, Size: n, Patch: true}, slices.Clone(block[:n]), after)
 		if err := b.flushFull(ctx); err != nil {
 			return err

@@ -153,8 +153,13 @@ func past(r supervisor.Records) string {
 
 func until(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(long); !so(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	deadline := time.After(long)
+	every := time.NewTicker(50 * time.Millisecond)
+	defer every.Stop()
+	for !so() {
+		select {
+		case <-every.C:
+		case <-deadline:
 			t.Fatalf("never: %s", what)
 		}
 	}
@@ -281,7 +286,7 @@ func TestSavedIsShipped(t *testing.T) {
 	until(t, "it is shipped again", func() bool { return shipped() != first })
 	a.stop()
 	a = start(t, farm[0], home, "/home/alone") // a directory that is not shared, and would be told if it were shipped again
-	time.Sleep(time.Second)
+	a.ShipAll(within(t))
 	a.stop()
 	b := start(t, farm[1], t.TempDir(), shared)
 	b.takes("old")
