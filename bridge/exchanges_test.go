@@ -347,7 +347,7 @@ var exchanges = []exchange{
 		request: rpc("/agent/far", "get_model", "{}"), change: apart,
 	},
 	{
-		name: "quorum", row: "the machines do not agree", status: 503, code: -32001, message: unavail, kind: "NO_QUORUM",
+		name: "quorum", row: "a majority of the machines is not reached", status: 503, code: -32001, message: unavail, kind: "NO_QUORUM",
 		request: rpc("/rpc", "create_agent", `{"agent_id":"disputed"}`), change: apart,
 	},
 	{

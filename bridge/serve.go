@@ -72,7 +72,8 @@ func (s *Server) beginMachines() (end func(), err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	work.Go(func() { agents.ClaimSaved(ctx, s.agents) })
-	work.Go(func() { agents.FollowClaims(ctx, s.agents) })
+	work.Go(func() { agents.TakeOver(ctx, s.agents) })
+	work.Go(func() { agents.EvictTaken(ctx, s.agents) })
 	work.Go(func() {
 		if err := s.http.ServeMachines(ln); err != nil {
 			s.log.Error("other machines cannot ask any more", zap.Error(err))

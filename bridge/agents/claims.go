@@ -193,11 +193,17 @@ const (
 	moving = 8
 )
 
-// FollowClaims takes over the agents of machines that are gone, and ends here those that another machine has taken, until ctx ends.
-func FollowClaims(ctx context.Context, r *Registry) {
+// TakeOver takes over the agents of machines that are gone, until ctx ends.
+func TakeOver(ctx context.Context, r *Registry) {
+	for ratelimit.Sleep(ctx, moveEvery) == nil {
+		each(r.o.Claims.Orphans(ctx), func(id string) { takeOver(ctx, r, id) })
+	}
+}
+
+// EvictTaken ends the agents that another machine has taken, until ctx ends.
+func EvictTaken(ctx context.Context, r *Registry) {
 	for ratelimit.Sleep(ctx, moveEvery) == nil {
 		each(r.o.Claims.Taken(), func(id string) { evict(ctx, r, id) })
-		each(r.o.Claims.Orphans(ctx), func(id string) { takeOver(ctx, r, id) })
 	}
 }
 

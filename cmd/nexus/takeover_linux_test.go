@@ -113,6 +113,10 @@ func TestFrozenMachine(t *testing.T) {
 	if answer := b.send("worker", "My name is Alice"); !strings.Contains(answer, "Alice") {
 		t.Fatal(answer)
 	}
+	a.createIn("other", shared)
+	if answer := a.send("other", "My name is Alice"); !strings.Contains(answer, "Alice") {
+		t.Fatal(answer)
+	}
 	answer := began(t, b, b, "cut")
 	engine, err := b.engine()
 	if err != nil {
@@ -133,6 +137,10 @@ func TestFrozenMachine(t *testing.T) {
 		t.Errorf("a machine that has lost the agent says how its turn ended: %s", answer)
 	}
 	for _, s := range []*live{b, a, c} {
+		untilMoved(t, s, "other")
+		if of := s.owner("other"); of != "a" {
+			t.Errorf("who stood still has taken an agent of a machine that did not: %s has it", of)
+		}
 		untilMoved(t, s, "worker")
 		if answer := s.call("/agent/worker", "send", `{"content":"count to 100000","request_id":"cut"}`); gjson.Get(answer, "error.data.type").Str != "CHILD_CRASHED" {
 			t.Errorf("the turn that was cut off: %s", answer)

@@ -250,11 +250,10 @@ func (n *Node) known(all map[string]Claim, revision uint64) {
 			all[agent] = c
 		}
 	}
-	n.claims, n.revision = all, revision
+	n.claims, n.revision, n.since = all, revision, time.Now()
 	select {
 	case <-n.agreed:
 	default:
-		n.since = time.Now()
 		close(n.agreed)
 		n.log.Info("the machines agree", zap.Int("agents", len(all)))
 	}

@@ -29,6 +29,8 @@ const (
 	beatEvery = time.Second
 	// lostAfter is after how long without a word a machine is lost.
 	lostAfter = 5 * time.Second
+	// stoodStill is how long a machine says nothing itself that stood still.
+	stoodStill = 3 * beatEvery
 	// keptMachines bounds those that are remembered, the lost ones, too.
 	keptMachines = 1000
 )
@@ -69,16 +71,30 @@ func (n *Node) isUp(name string) bool {
 	return false
 }
 
-// Gone reports whether a machine was not heard of for [lostAfter], or has ended that long ago. Of one that was never heard of
-// the time counts from when a majority was found here.
+// Gone reports whether a machine was not heard of for [lostAfter], or has ended that long ago. What this machine could not have
+// heard, as it stood still, was cut off or has just begun, says nothing.
 func (n *Node) Gone(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if name == n.o.Machine || n.since.IsZero() || time.Since(n.said) > stoodStill {
+		return false
+	}
 	heard := n.since
-	if m, known := n.machines[name]; known {
+	if m, known := n.machines[name]; known && m.Heard.After(heard) {
 		heard = m.Heard
 	}
-	return name != n.o.Machine && !heard.IsZero() && time.Since(heard) > lostAfter
+	return time.Since(heard) > lostAfter
+}
+
+// awake notes that this machine says what it is, and since when it has heard the others, if it stood still.
+func (n *Node) awake() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now()
+	if !n.since.IsZero() && now.Sub(n.said) > stoodStill {
+		n.since = now
+	}
+	n.said = now
 }
 
 // beats is where machines say what they are.
@@ -97,6 +113,7 @@ func (n *Node) beat(ctx context.Context) {
 	defer every.Stop()
 	var failed bool
 	for {
+		n.awake()
 		err := n.say(n.self(Up))
 		if err != nil && !failed {
 			n.log.Warn("the other machines are not told of this one", zap.Error(err))

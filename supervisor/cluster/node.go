@@ -50,7 +50,8 @@ type Node struct {
 	bucket   jetstream.KeyValue // nil until agreed
 	claims   map[string]Claim   // as far as they are known here
 	revision uint64             // the last one that is known
-	since    time.Time          // when they were known for the first time
+	since    time.Time          // from when on this machine has heard all that the others said; zero before claims are known
+	said     time.Time          // when it said last what it is
 }
 
 // Join makes this process a machine of the cluster that nc reaches, which stays its caller's. Whether a majority of the
