@@ -8,11 +8,16 @@ import (
 	"nexus.internal/protocol/jsonrpc"
 )
 
-// serveRPC answers a POST: the checks of size, type and JSON, then dispatch.
-func (s *Server) serveRPC(x *request, to route) {
+// heedRestore has no saved agent started for a request whose header says so.
+func (x *request) heedRestore() {
 	if x.r.Header.Get("X-Nexus-Restore") == "false" {
 		x.r = x.r.WithContext(rpc.WithoutRestore(x.r.Context()))
 	}
+}
+
+// serveRPC answers a POST: the checks of size, type and JSON, then dispatch.
+func (s *Server) serveRPC(x *request, to route) {
+	x.heedRestore()
 	body, refused := s.readBody(x)
 	if refused != nil {
 		s.refuse(x, refused)

@@ -54,9 +54,7 @@ func (s *Server) serveMachine(w http.ResponseWriter, r *http.Request) {
 
 // serveForwarded answers a call that another machine passes on.
 func (s *Server) serveForwarded(x *request, to route) {
-	if x.r.Header.Get("X-Nexus-Restore") == "false" {
-		x.r = x.r.WithContext(rpc.WithoutRestore(x.r.Context()))
-	}
+	x.heedRestore()
 	body, refused := s.receiveBody(x)
 	if refused != nil {
 		s.refuse(x, refused)

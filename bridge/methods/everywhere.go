@@ -10,15 +10,22 @@ import (
 	"nexus.internal/protocol"
 )
 
-// everyAgent is list_agents of a cluster.
-func everyAgent(_ api.None, of rpc.Everywhere[api.ListAgentsResult]) (all api.ListAgentsResult) {
-	all.Agents, all.UnreachableNodes = []api.AgentInfo{}, of.Missing
+// every is what all machines list, in no order, each entry with its machine.
+func every[R, E any](of rpc.Everywhere[R], list func(R) []E, node func(*E) *string) []E {
+	all := []E{}
 	for machine, one := range of.Results {
-		for _, a := range one.Agents {
-			a.Node = machine
-			all.Agents = append(all.Agents, a)
+		for _, e := range list(one) {
+			*node(&e) = machine
+			all = append(all, e)
 		}
 	}
+	return all
+}
+
+// everyAgent is list_agents of a cluster.
+func everyAgent(_ api.None, of rpc.Everywhere[api.ListAgentsResult]) (all api.ListAgentsResult) {
+	all.UnreachableNodes = of.Missing
+	all.Agents = every(of, func(r api.ListAgentsResult) []api.AgentInfo { return r.Agents }, func(a *api.AgentInfo) *string { return &a.Node })
 	slices.SortFunc(all.Agents, func(a, b api.AgentInfo) int {
 		return cmp.Or(strings.Compare(a.AgentID, b.AgentID), strings.Compare(a.Node, b.Node))
 	})
@@ -27,13 +34,8 @@ func everyAgent(_ api.None, of rpc.Everywhere[api.ListAgentsResult]) (all api.Li
 
 // everySummary is get_agent_summaries of a cluster.
 func everySummary(_ api.AgentSummariesParams, of rpc.Everywhere[api.AgentSummariesResult]) (all api.AgentSummariesResult) {
-	all.Agents, all.UnreachableNodes = []api.AgentSummary{}, of.Missing
-	for machine, one := range of.Results {
-		for _, a := range one.Agents {
-			a.Node = machine
-			all.Agents = append(all.Agents, a)
-		}
-	}
+	all.UnreachableNodes = of.Missing
+	all.Agents = every(of, func(r api.AgentSummariesResult) []api.AgentSummary { return r.Agents }, func(a *api.AgentSummary) *string { return &a.Node })
 	slices.SortFunc(all.Agents, func(a, b api.AgentSummary) int {
 		return cmp.Or(strings.Compare(a.AgentID, b.AgentID), strings.Compare(a.Node, b.Node))
 	})
@@ -53,14 +55,10 @@ func firstSessions(p api.ListSessionsParams) (api.ListSessionsParams, error) {
 // everySession is list_sessions of a cluster. The last session is that of the machine which is asked.
 func everySession(p api.ListSessionsParams, of rpc.Everywhere[api.ListSessionsResult]) (all api.ListSessionsResult) {
 	all.Offset, all.Limit, all.UnreachableNodes = protocol.Value(p.Offset), protocol.ValueOr(p.Limit, api.DefaultSessions), of.Missing
-	sessions := []api.SavedSession{}
-	for machine, one := range of.Results {
+	for _, one := range of.Results {
 		all.Total += one.Total
-		for _, s := range one.Sessions {
-			s.Node = machine
-			sessions = append(sessions, s)
-		}
 	}
+	sessions := every(of, func(r api.ListSessionsResult) []api.SavedSession { return r.Sessions }, func(s *api.SavedSession) *string { return &s.Node })
 	all.LastSession = of.Results[of.Self].LastSession
 	slices.SortFunc(sessions, func(a, b api.SavedSession) int {
 		return cmp.Or(cmp.Compare(b.UpdatedAt, a.UpdatedAt), strings.Compare(a.Name, b.Name), strings.Compare(a.Node, b.Node))

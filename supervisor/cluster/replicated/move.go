@@ -26,15 +26,12 @@ const rankDelay = 2 * time.Second
 // claimPatience bounds the wait for a claim: the machine that leads the others may just have gone, and then it is asked again.
 const claimPatience = 2 * time.Second
 
-// askedAgain is how often is looked whether an agent may be taken over that might not.
-const askedAgain = 10 * time.Second
-
 // orphan is an agent whose machine is gone.
 type orphan struct {
-	since  time.Time
-	asked  time.Time // when its last message was read
-	moves  bool      // it may be taken over here
-	warned bool
+	claim cluster.Claim // of that machine
+	since time.Time
+	asked bool // what is said of it was read
+	moves bool // it may be taken over here
 }
 
 // Prepare sees that the files of an agent that this machine has claimed are those that were shipped last. Its records are not open.
@@ -156,24 +153,26 @@ func (s *Store) Forget(ctx context.Context, name string) error {
 }
 
 // Orphans are the agents of machines that are gone which this one is to take over now: those that work where both share the
-// directory. Of the machines that could, each waits for those before it.
+// directory. Of the machines that could, each waits for those before it. It is called by one goroutine.
 func (s *Store) Orphans(ctx context.Context) (agents []string) {
-	claims := s.node.Claims()
-	gone := map[string]bool{}
-	s.mu.Lock()
-	maps.DeleteFunc(s.orphans, func(name string, _ *orphan) bool {
-		claim, ok := claims[name]
-		return !ok || !s.node.Gone(claim.Machine)
-	})
-	s.mu.Unlock()
-	for name, claim := range claims {
-		if isTemp(name) {
-			continue
-		}
+	claims, gone := s.node.Claims(), map[string]bool{}
+	for _, claim := range claims {
 		if _, known := gone[claim.Machine]; !known {
 			gone[claim.Machine] = s.node.Gone(claim.Machine)
 		}
-		if gone[claim.Machine] && s.takes(ctx, name) {
+	}
+	maps.DeleteFunc(claims, func(name string, claim cluster.Claim) bool { return isTemp(name) || !gone[claim.Machine] })
+	maps.DeleteFunc(s.orphans, func(name string, o *orphan) bool { return claims[name] != o.claim })
+	for name, claim := range claims {
+		if s.orphans[name] == nil {
+			s.orphans[name] = &orphan{claim: claim, since: time.Now()}
+		}
+		takes, err := s.takes(ctx, name, s.orphans[name])
+		if err != nil { // nor would the next one be known
+			s.log.Info("which agents may be taken over is not known yet", zap.Error(err))
+			break
+		}
+		if takes {
 			agents = append(agents, name)
 		}
 	}
@@ -181,29 +180,20 @@ func (s *Store) Orphans(ctx context.Context) (agents []string) {
 }
 
 // takes reports whether this machine is to take over an agent now.
-func (s *Store) takes(ctx context.Context, name string) bool {
-	s.mu.Lock()
-	o := s.orphans[name]
-	if o == nil {
-		o = &orphan{since: time.Now()}
-		s.orphans[name] = o
-	}
-	s.mu.Unlock() // Orphans alone touches it
+func (s *Store) takes(ctx context.Context, name string, o *orphan) (takes bool, err error) {
 	if time.Since(o.since) < time.Duration(s.rank(name))*rankDelay {
-		return false
+		return false, nil
 	}
-	if time.Since(o.asked) > askedAgain {
-		moves, where, err := s.movable(ctx, name)
-		if err != nil {
-			return false
+	if !o.asked {
+		var cwd string
+		if o.moves, cwd, err = s.movable(ctx, name); err != nil {
+			return false, err
 		}
-		o.asked, o.moves = time.Now(), moves
-		if !moves && !o.warned {
-			o.warned = true
-			s.log.Info("an agent waits for its machine, as it works in a directory that is not shared", zap.String("agent", name), zap.String("cwd", where))
+		if o.asked = true; !o.moves {
+			s.log.Info("an agent waits for its machine, as it works in a directory that is not shared", zap.String("agent", name), zap.String("cwd", cwd))
 		}
 	}
-	return o.moves
+	return o.moves, nil
 }
 
 // movable reads where an agent works, and reports whether it can work here.

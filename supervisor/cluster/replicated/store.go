@@ -67,7 +67,8 @@ type Store struct {
 	mu      sync.Mutex // guards what follows
 	stream  *mirror.Stream
 	agents  map[string]*agent
-	orphans map[string]*orphan
+
+	orphans map[string]*orphan // of Orphans
 }
 
 // agent is what this process knows of the files of an agent.
