@@ -387,6 +387,20 @@ func TestClaims(t *testing.T) {
 	c.split = true
 	c.mu.Unlock()
 	do(a, "create_agent", `{"agent_id":"w"}`, "NO_QUORUM")
+	ask := func(want string) {
+		t.Helper()
+		if answer, body := a.post("/agent/w", `{"jsonrpc":"2.0","method":"get_model","id":1}`); !strings.Contains(body, want) {
+			t.Errorf("an agent of which a machine does not know whose it is: %d %s, want %s", answer.StatusCode, body, want)
+		}
+		if answer, body := a.do(http.MethodGet, "/agent/w/events", nil); !strings.Contains(body, want) {
+			t.Errorf("its events: %d %s, want %s", answer.StatusCode, body, want)
+		}
+	}
+	ask("AGENT_NOT_FOUND")
+	c.mu.Lock()
+	c.blind = true
+	c.mu.Unlock()
+	ask("NO_QUORUM")
 	do(b, "create_agent", `{"agent_id":"x","if_exists":"use"}`, `"existing":true`)
 }
 

@@ -23,6 +23,7 @@ type cluster struct {
 	links  map[string][]net.Conn       // that a machine takes; closed ones, too
 	down   map[string]bool             // machines that are not reached
 	split  bool                        // nothing is agreed on
+	blind  bool                        // nor is known what was
 	hidden bool                        // a machine knows of no claim but its own
 	asked  func(machine string) string // says whose all agents are; nil for what is claimed
 	labels map[string]map[string]string
@@ -156,6 +157,15 @@ func (m *machine) Release(_ context.Context, agent string) error {
 	defer m.mu.Unlock()
 	if m.claims[agent] == m.name {
 		delete(m.claims, agent)
+	}
+	return nil
+}
+
+func (m *machine) Check() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.blind {
+		return errors.New("a majority of the machines is not reached")
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (a Access) Find(id string) error {
 			return nil
 		}
 	}
-	return rpc.AgentNotFound(id, supervisor.ErrNotFound)
+	return notFound(a.r, id)
 }
 
 // Permit implements [rpc.Access]: the one place that says who may ask what of which agent, by

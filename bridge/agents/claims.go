@@ -30,6 +30,8 @@ type Claims interface {
 	// Release gives up this machine's claim; it is no error if it has none.
 	Release(ctx context.Context, agent string) error
 
+	// Check says why it is not known here which machine has which agent; nil if it is.
+	Check() error
 	// Prepare sees that what is saved here of an agent that this machine has claimed is what the machine had that had the
 	// agent before. No process of the agent runs.
 	Prepare(ctx context.Context, agent string) error
@@ -62,10 +64,7 @@ func claim(ctx context.Context, r *Registry, id string) error {
 	if !known {
 		var err error
 		if owner, err = r.o.Claims.Claim(context.WithoutCancel(ctx), id); err != nil {
-			return &api.Error{
-				Kind: api.KindNoQuorum, Details: fmt.Sprintf("which machine is to have %s is not agreed on, and nothing was accepted: %v", id, err), Err: err,
-				Suggestions: []string{"Send it again when a majority of the machines is there."},
-			}
+			return noQuorum(err, "which machine is to have %s is not agreed on", id)
 		}
 	}
 	if owner != self {
@@ -89,12 +88,27 @@ func prepare(ctx context.Context, r *Registry, id string) error {
 		return nil
 	}
 	if err := r.o.Claims.Prepare(context.WithoutCancel(ctx), id); err != nil {
-		return &api.Error{
-			Kind: api.KindNoQuorum, Details: fmt.Sprintf("what the machines have of %s could not be fetched, and nothing was accepted: %v", id, err), Err: err,
-			Suggestions: []string{"Send it again when a majority of the machines is there."},
-		}
+		return noQuorum(err, "what the machines have of %s could not be fetched", id)
 	}
 	return nil
+}
+
+// noQuorum is the error of what a majority of the machines did not agree on.
+func noQuorum(err error, what, id string) error {
+	return &api.Error{
+		Kind: api.KindNoQuorum, Details: fmt.Sprintf(what, id) + ", and nothing was accepted: " + err.Error(), Err: err,
+		Suggestions: []string{"Send it again when a majority of the machines is there."},
+	}
+}
+
+// notFound is the error of an agent that is not here, as far as is known.
+func notFound(r *Registry, id string) error {
+	if r.o.Claims != nil {
+		if err := r.o.Claims.Check(); err != nil {
+			return noQuorum(err, "which machine has %s is not known yet", id)
+		}
+	}
+	return rpc.AgentNotFound(id, supervisor.ErrNotFound)
 }
 
 // claimed reports whether any machine is known to have an agent of that name.

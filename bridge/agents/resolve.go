@@ -29,7 +29,7 @@ func (r *Registry) Resolve(ctx context.Context, id string) (*supervisor.Agent, e
 		return nil, err
 	}
 	if !rpc.Restores(ctx) || !r.o.Sessions.Exists(id) {
-		return nil, rpc.AgentNotFound(id, supervisor.ErrNotFound)
+		return nil, notFound(r, id)
 	}
 	return r.start(ctx, api.CreateAgentParams{AgentID: &id}, parent{})
 }
