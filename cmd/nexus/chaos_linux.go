@@ -15,6 +15,7 @@ import (
 
 	"nexus.internal/cmd/internal/chaos"
 	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/cmd/internal/clusterchaos"
 )
 
 // chaosOptions are the flags of chaos.
@@ -23,6 +24,7 @@ type chaosOptions struct {
 	seed    uint64
 	agents  int
 	keep    bool
+	cluster uint // machines; 0 for a server alone
 	// kind is that of the agents, and command its program; "" for those of nexus.
 	kind    string
 	command []string
@@ -50,6 +52,12 @@ func addChaos(app *cli.App) {
 				return cli.Usage("--minutes must be from 0.05 to 1440, not %g", o.minutes)
 			case o.agents < 2 || o.agents > 500:
 				return cli.Usage("--agents must be from 2 to 500, not %d", o.agents)
+			case o.cluster != 0 && (o.cluster < 2 || o.cluster > 5):
+				return cli.Usage("--cluster must be from 2 to 5, not %d", o.cluster)
+			case o.cluster != 0 && o.kind != "":
+				return cli.Usage("--cluster is for agents of nexus: say it without --kind")
+			case o.cluster != 0:
+				return runClusterChaos(cmd.Context(), app, o)
 			}
 			return runChaos(cmd.Context(), app, o)
 		},
@@ -58,6 +66,7 @@ func addChaos(app *cli.App) {
 	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "seed of the plan (default: a random one; it is printed)")
 	cmd.Flags().IntVar(&o.agents, "agents", 20, "number of agents; a third of them is not attacked")
 	cmd.Flags().StringVar(&o.kind, "kind", "", "agents of this kind, by the program after --, which must do what the prompts name (default: those of nexus)")
+	cmd.Flags().UintVar(&o.cluster, "cluster", 0, "attack a cluster of `N` machines, 2 to 5, instead of a server alone: servers and engines are killed and stand still")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the home, the logs and the history also after a success")
 	cmd.Flags().StringVar(&o.dir, "dir", "", "")
 	cmd.Flags().BoolVar(&o.mount, "mount", false, "")
@@ -78,6 +87,43 @@ func (o chaosOptions) again(stage string) []string {
 		return args
 	}
 	return append(append(args, "--kind", o.kind, "--"), o.command...)
+}
+
+// runClusterChaos attacks a cluster. What a broken promise can be seen by is left in its folder.
+func runClusterChaos(ctx context.Context, app *cli.App, o chaosOptions) error {
+	ctx, stop := cli.InterruptibleOnce(ctx)
+	defer stop()
+	for o.seed == 0 {
+		o.seed = rand.Uint64()
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "nexus-chaos-")
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(app.Stdout, "seed %d\n", o.seed); err != nil {
+		return err
+	}
+	report, err := clusterchaos.Run(ctx, clusterchaos.Options{
+		Nexus: self, Machines: int(o.cluster), Seed: o.seed, Time: o.long(), Agents: o.agents, Dir: dir, Progress: app.Stderr,
+	})
+	if err != nil {
+		return fmt.Errorf("%w (see %s)", err, dir)
+	}
+	if err := report.Print(app.Stdout); err != nil {
+		return err
+	}
+	switch {
+	case !report.Passed():
+		return fmt.Errorf("a promise was broken: the homes and logs are in %s", dir)
+	case o.keep:
+		_, err = fmt.Fprintf(app.Stdout, "the homes and logs are in %s\n", dir)
+		return err
+	}
+	return os.RemoveAll(dir)
 }
 
 func (o chaosOptions) long() time.Duration { return time.Duration(o.minutes * float64(time.Minute)) }

@@ -188,7 +188,7 @@ func TestComingIntoATurn(t *testing.T) {
 	first.types("/agent main\r")
 	first.sees("you> echo meanwhile\nmeanwhile", "main · offline")
 	first.types("echo together\r")
-	first.sees("you> echo together\ntogether", "\n>\nmain · offline") // what is printed and the frame below it change one after the other
+	first.sees("you> echo together\ntogether\n>\nmain · offline") // what is printed and the frame below it change one after the other
 	for _, p := range []*person{first, second} {
 		for text, want := range map[string]int{"Then I wait.": 1, "echo meanwhile": 1, "echo together": 1} {
 			if p == first && text == "Then I wait." {

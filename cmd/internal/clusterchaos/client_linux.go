@@ -1,0 +1,156 @@
+package clusterchaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
+	"nexus.internal/protocol"
+)
+
+const (
+	// tryTimeout bounds one try at one machine, which may stand still.
+	tryTimeout = 10 * time.Second
+	// sendTimeout is how long a send is tried again that is not answered. It is given up then, which is told.
+	sendTimeout = 3 * time.Minute
+)
+
+// talker asks one agent, one thing after another, at whichever machine it comes to.
+type talker struct {
+	r      *run
+	number int // of the talker
+	agent  string
+	draws  *rand.Rand
+	asked  []string // its sends
+}
+
+// talk asks until ctx ends. What it has begun it finishes, unless whole ends.
+func (t *talker) talk(ctx, whole context.Context) {
+	for pause(ctx, time.Duration(t.draws.IntN(600))*time.Millisecond) {
+		switch n := t.draws.IntN(10); {
+		case n < 7:
+			id := fmt.Sprintf("%s-%d-%d", t.agent, t.number, len(t.asked))
+			t.asked = append(t.asked, id)
+			t.send(whole, id)
+		case n < 8 && len(t.asked) > 0:
+			t.send(whole, t.asked[t.draws.IntN(len(t.asked))])
+		default:
+			t.read(whole, nil)
+		}
+	}
+}
+
+// send sends until there is an outcome.
+func (t *talker) send(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	text := "echo " + id + strings.Repeat(" la", t.number%2*50)
+	p := api.SendParams{Content: text, RequestID: &id}
+	began := t.r.began(id)
+	defer t.r.over(id)
+	told := answer{}
+	t.until(ctx, func(ctx context.Context, c *client.Client) (done bool, err error) {
+		sent, err := client.Do(ctx, c, t.agent, api.Send, p)
+		switch {
+		case err == nil && sent.Cancelled:
+			t.r.broken("%s was cancelled, and nobody cancelled it", id)
+			told.outcome = crashed
+		case err == nil:
+			told.outcome = completed
+			if got := protocol.Value(sent.Content); got != strings.TrimPrefix(text, "echo ") && !sent.Truncated {
+				t.r.broken("%s was answered by %q", id, got)
+			}
+		case client.KindOf(err) == api.KindChildCrashed:
+			told.outcome = crashed
+		}
+		return told.outcome != unknown, err
+	})
+	if told.outcome == unknown {
+		t.r.broken("%s was given up: it has no outcome after %s", id, sendTimeout)
+	}
+	t.r.note(porcupine.Operation{ClientId: t.number, Input: op{agent: t.agent, send: id}, Call: began, Output: told})
+}
+
+// read reads the whole conversation, at the machine or, without one, at any.
+func (t *talker) read(ctx context.Context, at *machine) []string {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	beside, began := t.r.besides()
+	var turns []string
+	read := func(ctx context.Context, c *client.Client) (done bool, err error) {
+		turns, err = conversation(ctx, c, t.agent)
+		return err == nil, err
+	}
+	if at == nil {
+		at = t.r.machines[t.draws.IntN(len(t.r.machines))]
+	}
+	limited, cancelTry := context.WithTimeout(ctx, tryTimeout)
+	defer cancelTry()
+	c := at.call()
+	if c == nil {
+		return nil
+	}
+	if done, _ := read(limited, c); !done { // what is under attack need not answer
+		return nil
+	}
+	also, _ := t.r.besides()
+	t.r.note(porcupine.Operation{ClientId: t.number, Input: op{agent: t.agent, beside: append(beside, also...)}, Call: began, Output: answer{turns: turns}})
+	return turns
+}
+
+// conversation are the sends that a conversation has, in their order.
+func conversation(ctx context.Context, c *client.Client, agent string) (turns []string, err error) {
+	for offset := uint64(0); ; {
+		page, err := client.Do(ctx, c, agent, api.GetMessages, api.GetMessagesParams{Offset: &offset})
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range page.Messages {
+			if m.Role == protocol.RoleUser {
+				id, _, _ := strings.Cut(strings.TrimPrefix(m.Content, "echo "), " ")
+				turns = append(turns, id)
+			}
+		}
+		if offset += uint64(len(page.Messages)); len(page.Messages) == 0 || offset >= page.Total {
+			return turns, nil
+		}
+	}
+}
+
+// until asks one machine after another, until one has answered or ctx ends.
+func (t *talker) until(ctx context.Context, ask func(context.Context, *client.Client) (done bool, err error)) {
+	for ctx.Err() == nil {
+		if c := t.r.machines[t.draws.IntN(len(t.r.machines))].call(); c != nil {
+			limited, cancel := context.WithTimeout(ctx, tryTimeout)
+			done, err := ask(limited, c)
+			cancel()
+			if done {
+				return
+			}
+			switch kind := client.KindOf(err); kind {
+			case "", api.KindNodeUnreachable, api.KindNoQuorum, api.KindServerDraining: // the connection broke, or it is under attack
+				t.r.count(string(kind))
+			default:
+				t.r.broken("%s: %v", t.agent, err)
+			}
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+}
+
+// pause waits, and reports whether ctx still holds.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}

@@ -1,0 +1,13 @@
+// Package clusterchaos attacks servers that are one cluster, and checks that they kept their word.
+//
+//	report, err := clusterchaos.Run(ctx, clusterchaos.Options{Nexus: path, Machines: 3, Seed: 7, Time: time.Minute, Agents: 12, Dir: dir})
+//	err = report.Print(os.Stdout)
+//	if !report.Passed() { … }
+//
+// Run starts a server for each machine, each with an address of its own on loopback. Clients send to whichever machine they come
+// to, and repeat what was not answered at another one, while servers and their engines are killed, two at a time among them, and
+// stand still. What a client asked and was told is a history of operations, which is judged against a model of one agent's log:
+// each send has one outcome, a completed one is in the conversation, once, in its order, at every machine.
+//
+// Goroutines: two for each agent, and one for each process; Run joins them all. It runs on Linux.
+package clusterchaos

@@ -1,0 +1,154 @@
+package clusterchaos
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/client"
+	"nexus.internal/cmd/internal/greeting"
+)
+
+// config makes the offline model's window so large that no conversation is compacted: what was said must be found.
+const config = `{"providers":{"offline":{"type":"offline","models":[{"id":"offline","context_window":1000000000}]}}}`
+
+// machine is one of the cluster: one process of nexus serve after another in the same home. It is safe for concurrent use, but for
+// what starts and ends it, which Run's goroutine alone does: a server dies with the thread that has started it.
+type machine struct {
+	nexus, name, dir string // dir has its home, its files of the cluster and its logs
+	work             string // which all machines share
+	starts           int
+
+	mu     sync.Mutex // guards what follows
+	cmd    *exec.Cmd  // nil while it does not run
+	client *client.Client
+	died   error // it ended, and nobody had killed it
+	ended  chan struct{}
+}
+
+func (m *machine) home() string { return filepath.Join(m.dir, "home-"+m.name) }
+
+// start starts the machine, which does not run.
+func (m *machine) start() error {
+	m.starts++
+	log, err := os.Create(filepath.Join(m.dir, fmt.Sprintf("%s-%d.log", m.name, m.starts)))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(m.nexus, "serve", "0", "--home", m.home(), "--cluster-files", filepath.Join(m.dir, "files", m.name), "--shared-path", m.work)
+	cmd.Dir, cmd.Stderr = m.work, log
+	cmd.Env = append(os.Environ(), "NEXUS3_API_KEY=")
+	// The terminal's interrupt is for us, and our death is the server's.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	m.mu.Lock()
+	m.cmd, m.ended = cmd, ended
+	m.mu.Unlock()
+	stuck := time.AfterFunc(startTimeout, func() { _ = cmd.Process.Kill() })
+	defer stuck.Stop()
+	c, err := connect(out)
+	go func() { // kill and stop wait for ended
+		defer close(ended)
+		err := cmd.Wait()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.cmd == cmd {
+			m.cmd, m.died = nil, fmt.Errorf("the server of %s ended by itself: %w; see %s", m.name, err, log.Name())
+		}
+	}()
+	if err != nil {
+		return errors.Join(fmt.Errorf("start the server of %s, see %s: %w", m.name, log.Name(), err), m.end(syscall.SIGKILL))
+	}
+	m.mu.Lock()
+	m.client = c
+	m.mu.Unlock()
+	return nil
+}
+
+// connect reads where a server listens, and its key.
+func connect(out interface{ Read(p []byte) (int, error) }) (*client.Client, error) {
+	o := client.Options{Retries: -1} // each try is accounted for
+	var path string
+	var err error
+	if o.URL, path, err = greeting.Read(out); path == "" {
+		return nil, errors.Join(errors.New("it does not say where it listens"), err)
+	}
+	if o.Key, err = auth.Read(path); err != nil {
+		return nil, err
+	}
+	return client.New(o)
+}
+
+// end signals the server and waits for its end.
+func (m *machine) end(by syscall.Signal) error {
+	m.mu.Lock()
+	cmd, c, ended := m.cmd, m.client, m.ended
+	m.cmd, m.client = nil, nil
+	m.mu.Unlock()
+	if cmd == nil {
+		return nil
+	}
+	_ = cmd.Process.Signal(by) // it may have ended by itself
+	<-ended
+	if c != nil {
+		c.Close()
+	}
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && by == syscall.SIGTERM && (status.Signaled() || status.ExitStatus() != 0) {
+		return fmt.Errorf("the server of %s was asked to end, and ended by %v", m.name, cmd.ProcessState)
+	}
+	return nil
+}
+
+// call is a client of the machine; nil while it does not run.
+func (m *machine) call() *client.Client {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.client
+}
+
+// processes are the server and its engine, as far as they run.
+func (m *machine) processes() (server *os.Process, engine *os.Process) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cmd == nil {
+		return nil, nil
+	}
+	server = m.cmd.Process
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", server.Pid)) // it may have ended
+	for _, thread := range threads {
+		children, _ := os.ReadFile(thread)
+		for child := range strings.FieldsSeq(string(children)) {
+			name, _ := os.ReadFile("/proc/" + child + "/comm")
+			if strings.TrimSpace(string(name)) != "nexus-cluster" {
+				continue
+			}
+			if pid, err := strconv.Atoi(child); err == nil {
+				engine, _ = os.FindProcess(pid) // on Linux there is no error
+			}
+		}
+	}
+	return server, engine
+}
+
+// failed is why the machine ended by itself; nil if it did not.
+func (m *machine) failed() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.died
+}

@@ -1,0 +1,39 @@
+package clusterchaos
+
+import (
+	"testing"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// The model takes what can have happened, and nothing else.
+func TestModel(t *testing.T) {
+	send := func(from, to int64, id, outcome string) porcupine.Operation {
+		return porcupine.Operation{ClientId: int(from % 2), Input: op{agent: "a", send: id}, Call: from, Return: to, Output: answer{outcome: outcome}}
+	}
+	read := func(from, to int64, beside []string, turns ...string) porcupine.Operation {
+		return porcupine.Operation{ClientId: int(from % 2), Input: op{agent: "a", beside: beside}, Call: from, Return: to, Output: answer{turns: turns}}
+	}
+	for name, tc := range map[string]struct {
+		history []porcupine.Operation
+		good    bool
+	}{
+		"one after the other":           {[]porcupine.Operation{send(0, 1, "x", completed), send(2, 3, "y", completed), read(4, 5, nil, "x", "y")}, true},
+		"beside each other":             {[]porcupine.Operation{send(0, 3, "x", completed), send(1, 2, "y", completed), read(4, 5, nil, "y", "x")}, true},
+		"in another order":              {[]porcupine.Operation{send(0, 1, "x", completed), send(2, 3, "y", completed), read(4, 5, nil, "y", "x")}, false},
+		"lost":                          {[]porcupine.Operation{send(0, 1, "x", completed), read(2, 3, nil)}, false},
+		"there twice":                   {[]porcupine.Operation{send(0, 1, "x", completed), read(2, 3, nil, "x", "x")}, false},
+		"crashed and there":             {[]porcupine.Operation{send(0, 1, "x", crashed), read(2, 3, nil, "x"), read(4, 5, nil, "x")}, true},
+		"crashed and not there":         {[]porcupine.Operation{send(0, 1, "x", crashed), read(2, 3, nil)}, true},
+		"there, and then not":           {[]porcupine.Operation{send(0, 1, "x", crashed), read(2, 3, nil, "x"), read(4, 5, nil)}, false},
+		"two outcomes":                  {[]porcupine.Operation{send(0, 1, "x", crashed), send(2, 3, "x", completed)}, false},
+		"told twice":                    {[]porcupine.Operation{send(0, 1, "x", completed), send(2, 3, "x", completed), read(4, 5, nil, "x")}, true},
+		"nobody was told":               {[]porcupine.Operation{send(0, 9, "x", unknown), read(2, 3, []string{"x"}), read(4, 5, []string{"x"}, "x")}, true},
+		"beside what was read":          {[]porcupine.Operation{send(0, 5, "x", completed), read(1, 2, []string{"x"}, "x"), read(3, 4, []string{"x"})}, true},
+		"of another agent's log nobody": {[]porcupine.Operation{read(0, 1, nil, "z")}, false},
+	} {
+		if got := porcupine.CheckOperations(model(), tc.history); got != tc.good {
+			t.Errorf("%s: %t, want %t", name, got, tc.good)
+		}
+	}
+}

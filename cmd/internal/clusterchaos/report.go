@@ -1,0 +1,43 @@
+package clusterchaos
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// Report is what came of a run.
+type Report struct {
+	Options    Options
+	Facts      map[string]int // how often what happened
+	Operations int            // that were compared with the model
+	Model      string         // "Ok", or what else the comparison came to
+	Back       time.Duration  // after the attack, until every agent answered at every machine
+	Broken     []string       // what was promised otherwise
+}
+
+// Passed reports whether every promise was kept.
+func (r *Report) Passed() bool { return r.Model == "Ok" && len(r.Broken) == 0 }
+
+// Print writes the table, and below it what was broken.
+func (r *Report) Print(w io.Writer) error {
+	tab := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	for _, what := range slices.Sorted(maps.Keys(r.Facts)) {
+		fmt.Fprintf(tab, "%s\t%d\n", what, r.Facts[what])
+	}
+	fmt.Fprintf(tab, "after the attack all answered within\t%.1f s\n", r.Back.Seconds())
+	fmt.Fprintf(tab, "%d operations beside a model of an agent's log\t%s\n", r.Operations, r.Model)
+	fmt.Fprintf(tab, "promises broken\t%d\n", len(r.Broken))
+	if err := tab.Flush(); err != nil {
+		return err
+	}
+	for _, one := range r.Broken[:min(len(r.Broken), 40)] {
+		fmt.Fprintf(w, "  %s\n", one)
+	}
+	_, err := fmt.Fprintf(w, "\nto repeat the plan: --cluster %d --seed %d --agents %d --minutes %g\n",
+		r.Options.Machines, r.Options.Seed, r.Options.Agents, r.Options.Time.Minutes())
+	return err
+}
