@@ -485,10 +485,10 @@ func TestForwardedOnce(t *testing.T) {
 	c.mu.Lock()
 	c.asked = func(machine string) string { return map[string]string{"a": "b", "b": "a"}[machine] }
 	c.mu.Unlock()
-	if answer, body := all[0].post("/agent/x", `{"jsonrpc":"2.0","method":"get_model","id":1}`); answer.StatusCode != http.StatusNotFound || !strings.Contains(body, "AGENT_NOT_FOUND") {
+	if answer, body := all[0].post("/agent/x", `{"jsonrpc":"2.0","method":"get_model","id":1}`); answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "the machine a has x by now") {
 		t.Errorf("%d %s", answer.StatusCode, body)
 	}
-	if answer, body := all[0].do(http.MethodGet, "/agent/x/events", nil); answer.StatusCode != http.StatusNotFound {
+	if answer, body := all[0].do(http.MethodGet, "/agent/x/events", nil); answer.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("%d %s", answer.StatusCode, body)
 	}
 }

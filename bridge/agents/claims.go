@@ -101,11 +101,23 @@ func noQuorum(err error, what, id string) error {
 	}
 }
 
+// hasByNow is the error of what was asked of an agent by somebody who did not know a moment ago that another machine has it: a machine that
+// has passed it on, or this one.
+func hasByNow(e *rpc.ClaimedError) error {
+	return &api.Error{
+		Kind: api.KindNodeUnreachable, Details: fmt.Sprintf("the machine %s has %s by now, and nothing was accepted", e.Machine, e.Agent), Err: e,
+		Suggestions: []string{"Send it again: that machine answers."},
+	}
+}
+
 // notFound is the error of an agent that is not here, as far as is known.
 func notFound(r *Registry, id string) error {
 	if r.o.Claims != nil {
 		if err := r.o.Claims.Check(); err != nil {
 			return noQuorum(err, "which machine has %s is not known yet", id)
+		}
+		if owner, known := r.o.Claims.Owner(id); known && owner != r.o.Claims.Self() {
+			return hasByNow(&rpc.ClaimedError{Agent: id, Machine: owner})
 		}
 	}
 	return rpc.AgentNotFound(id, supervisor.ErrNotFound)

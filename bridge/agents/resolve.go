@@ -31,7 +31,11 @@ func (r *Registry) Resolve(ctx context.Context, id string) (*supervisor.Agent, e
 	if !rpc.Restores(ctx) || !r.o.Sessions.Exists(id) {
 		return nil, notFound(r, id)
 	}
-	return r.start(ctx, api.CreateAgentParams{AgentID: &id}, parent{})
+	a, err := r.start(ctx, api.CreateAgentParams{AgentID: &id}, parent{})
+	if e, ok := errors.AsType[*rpc.ClaimedError](err); ok {
+		err = hasByNow(e)
+	}
+	return a, err
 }
 
 // there reports whether an agent runs or is saved here.

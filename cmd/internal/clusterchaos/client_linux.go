@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/go-json-experiment/json"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
@@ -20,6 +21,19 @@ const (
 	// sendTimeout is how long a send is tried again that is not answered. It is given up then, which is told.
 	sendTimeout = 3 * time.Minute
 )
+
+// What asks for a turn of two seconds by the scenario, and what it says.
+const slowly = " slowly"
+
+var slowText = strings.TrimSpace(strings.Repeat("la ", 40))
+
+// scenario is what the model plays beside what it does offline.
+func scenario() ([]byte, error) {
+	type object = map[string]any
+	return json.Marshal(object{
+		"turns": []object{{"match": slowly, "steps": []object{{"text": slowText, "every_ms": 50}}}}, "after": "offline",
+	}, json.Deterministic(true))
+}
 
 // talker asks one agent, one thing after another, at whichever machine it comes to.
 type talker struct {
@@ -50,7 +64,12 @@ func (t *talker) talk(ctx, whole context.Context) {
 func (t *talker) send(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	text := "echo " + id + strings.Repeat(" la", t.number%2*50)
+	text, want := "echo "+id+strings.Repeat(" la", t.number%2*50), ""
+	if slow := strings.HasSuffix(id, "0"); slow {
+		text, want = id+slowly, slowText
+	} else {
+		want = strings.TrimPrefix(text, "echo ")
+	}
 	p := api.SendParams{Content: text, RequestID: &id}
 	began := t.r.began(id)
 	defer t.r.over(id)
@@ -63,7 +82,7 @@ func (t *talker) send(ctx context.Context, id string) {
 			told.outcome = crashed
 		case err == nil:
 			told.outcome = completed
-			if got := protocol.Value(sent.Content); got != strings.TrimPrefix(text, "echo ") && !sent.Truncated {
+			if got := protocol.Value(sent.Content); got != want && !sent.Truncated {
 				t.r.broken("%s was answered by %q", id, got)
 			}
 		case client.KindOf(err) == api.KindChildCrashed:
@@ -77,7 +96,7 @@ func (t *talker) send(ctx context.Context, id string) {
 	t.r.note(porcupine.Operation{ClientId: t.number, Input: op{agent: t.agent, send: id}, Call: began, Output: told})
 }
 
-// read reads the whole conversation, at the machine or, without one, at any.
+// read reads the whole conversation, at the machine or, without one, at any while the attack goes on.
 func (t *talker) read(ctx context.Context, at *machine) []string {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
@@ -87,7 +106,8 @@ func (t *talker) read(ctx context.Context, at *machine) []string {
 		turns, err = conversation(ctx, c, t.agent)
 		return err == nil, err
 	}
-	if at == nil {
+	late := at == nil
+	if late {
 		at = t.r.machines[t.draws.IntN(len(t.r.machines))]
 	}
 	limited, cancelTry := context.WithTimeout(ctx, tryTimeout)
@@ -100,7 +120,7 @@ func (t *talker) read(ctx context.Context, at *machine) []string {
 		return nil
 	}
 	also, _ := t.r.besides()
-	t.r.note(porcupine.Operation{ClientId: t.number, Input: op{agent: t.agent, beside: append(beside, also...)}, Call: began, Output: answer{turns: turns}})
+	t.r.note(porcupine.Operation{ClientId: t.number, Input: op{agent: t.agent, beside: append(beside, also...), late: late}, Call: began, Output: answer{turns: turns}})
 	return turns
 }
 

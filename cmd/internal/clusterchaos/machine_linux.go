@@ -20,6 +20,8 @@ import (
 // config makes the offline model's window so large that no conversation is compacted: what was said must be found.
 const config = `{"providers":{"offline":{"type":"offline","models":[{"id":"offline","context_window":1000000000}]}}}`
 
+const scenarioFile = "scenario.json"
+
 // machine is one of the cluster: one process of nexus serve after another in the same home. It is safe for concurrent use, but for
 // what starts and ends it, which Run's goroutine alone does: a server dies with the thread that has started it.
 type machine struct {
@@ -44,7 +46,7 @@ func (m *machine) start() error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(m.nexus, "serve", "0", "--home", m.home(), "--cluster-files", filepath.Join(m.dir, "files", m.name), "--shared-path", m.work)
+	cmd := exec.Command(m.nexus, "serve", "0", "--home", m.home(), "--cluster-files", filepath.Join(m.dir, "files", m.name), "--shared-path", m.work, "--scenario", filepath.Join(m.dir, scenarioFile))
 	cmd.Dir, cmd.Stderr = m.work, log
 	cmd.Env = append(os.Environ(), "NEXUS3_API_KEY=")
 	// The terminal's interrupt is for us, and our death is the server's.

@@ -15,6 +15,8 @@ type op struct {
 	send string
 	// beside are the sends that were under way while the conversation was read: it may have them or not.
 	beside []string
+	// late says that the machine may have been cut off, or have stood still: it reads what it has.
+	late bool
 }
 
 // The outcomes of a send. One that crashed may have left its prompt in the conversation.
@@ -51,6 +53,9 @@ func (l log) step(o op, a answer) (next []any) {
 			}
 		}
 		read := slices.DeleteFunc(slices.Clone(a.turns), func(id string) bool { return slices.Contains(o.beside, id) })
+		if o.late && len(read) <= len(there) {
+			there = there[:len(read)]
+		}
 		if slices.Equal(there, read) {
 			next = append(next, l)
 		}
@@ -74,21 +79,19 @@ func (l log) step(o op, a answer) (next []any) {
 	return next
 }
 
-// model is that of all agents' logs.
+// byAgent are the operations of each agent.
+func byAgent(history []porcupine.Operation) map[string][]porcupine.Operation {
+	by := map[string][]porcupine.Operation{}
+	for _, o := range history {
+		agent := o.Input.(op).agent
+		by[agent] = append(by[agent], o)
+	}
+	return by
+}
+
+// model is that of one agent's log.
 func model() porcupine.Model {
 	m := porcupine.NondeterministicModel{
-		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
-			by := map[string][]porcupine.Operation{}
-			for _, o := range history {
-				agent := o.Input.(op).agent
-				by[agent] = append(by[agent], o)
-			}
-			var parts [][]porcupine.Operation
-			for _, part := range by {
-				parts = append(parts, part)
-			}
-			return parts
-		},
 		Init:  func() []any { return []any{log(nil)} },
 		Step:  func(state, input, output any) []any { return state.(log).step(input.(op), output.(answer)) },
 		Equal: func(a, b any) bool { return slices.Equal(a.(log), b.(log)) },

@@ -14,6 +14,12 @@ func TestModel(t *testing.T) {
 	read := func(from, to int64, beside []string, turns ...string) porcupine.Operation {
 		return porcupine.Operation{ClientId: int(from % 2), Input: op{agent: "a", beside: beside}, Call: from, Return: to, Output: answer{turns: turns}}
 	}
+	late := func(o porcupine.Operation) porcupine.Operation {
+		asked := o.Input.(op)
+		asked.late = true
+		o.Input = asked
+		return o
+	}
 	for name, tc := range map[string]struct {
 		history []porcupine.Operation
 		good    bool
@@ -30,6 +36,8 @@ func TestModel(t *testing.T) {
 		"told twice":                    {[]porcupine.Operation{send(0, 1, "x", completed), send(2, 3, "x", completed), read(4, 5, nil, "x")}, true},
 		"nobody was told":               {[]porcupine.Operation{send(0, 9, "x", unknown), read(2, 3, []string{"x"}), read(4, 5, []string{"x"}, "x")}, true},
 		"beside what was read":          {[]porcupine.Operation{send(0, 5, "x", completed), read(1, 2, []string{"x"}, "x"), read(3, 4, []string{"x"})}, true},
+		"late":                          {[]porcupine.Operation{send(0, 1, "x", completed), send(2, 3, "y", completed), late(read(4, 5, nil, "x"))}, true},
+		"late, and of another order":    {[]porcupine.Operation{send(0, 1, "x", completed), send(2, 3, "y", completed), late(read(4, 5, nil, "y"))}, false},
 		"of another agent's log nobody": {[]porcupine.Operation{read(0, 1, nil, "z")}, false},
 	} {
 		if got := porcupine.CheckOperations(model(), tc.history); got != tc.good {

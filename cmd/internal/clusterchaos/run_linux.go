@@ -90,8 +90,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	r.progress("read what every machine has")
 	r.settle(whole, back, report)
 	r.progress("compare %d operations with the model", len(r.history))
-	r.judge(report)
-	return report, nil
+	return report, r.judge(report)
 }
 
 func (r *run) progress(format string, args ...any) {
@@ -103,6 +102,13 @@ func (r *run) prepare() error {
 	args := []string{"cluster", "init", filepath.Join(r.o.Dir, "files")}
 	work := filepath.Join(r.o.Dir, "work")
 	if err := os.Mkdir(work, 0o700); err != nil {
+		return err
+	}
+	play, err := scenario()
+	if err == nil {
+		err = os.WriteFile(filepath.Join(r.o.Dir, scenarioFile), play, 0o600)
+	}
+	if err != nil {
 		return err
 	}
 	for i := range r.o.Machines {
@@ -272,13 +278,24 @@ func (r *run) settle(ctx context.Context, back time.Time, report *Report) {
 	}
 }
 
-// judge compares the history with the model.
-func (r *run) judge(report *Report) {
+// judge compares the history with the model, agent by agent, and writes down what cannot have happened.
+func (r *run) judge(report *Report) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	result, _ := porcupine.CheckOperationsVerbose(model(), r.history, checkTimeout)
-	report.Model = string(result)
-	report.Operations, report.Facts, report.Broken = len(r.history), r.facts, r.faults
+	var all []porcupine.Operation
+	for agent, history := range byAgent(r.history) {
+		result, info := porcupine.CheckOperationsVerbose(model(), history, checkTimeout)
+		if all = append(all, history...); result == porcupine.Ok {
+			continue
+		}
+		path := filepath.Join(r.o.Dir, agent+".html")
+		if err := porcupine.VisualizePath(model(), info, path); err != nil {
+			return err
+		}
+		r.faults = append(r.faults, fmt.Sprintf("what %s answered cannot be (%s): see %s", agent, result, path))
+	}
+	report.Operations, report.Facts, report.Broken = len(all), r.facts, r.faults
+	return nil
 }
 
 func (r *run) now() int64 { return int64(time.Since(r.start)) }
