@@ -50,6 +50,7 @@ scripts: build
 	NEXUS_BIN='$(CURDIR)/bin' $(GO) test -short -count=1 -parallel 8 -timeout $(TIMEOUT) ./cmd ./cmd/nexus ./cmd/nexus-bench
 
 soak: fuzz chaos ## what takes longer: whole kill tests and races, fuzzing, chaos
+	bin/nexus chaos --cluster 3 --minutes 1 --seed 1
 	$(GO) test -count=1 -timeout 20m $$(grep -rl --include='*_test.go' 'testing\.Short()' . | xargs -n1 dirname | sort -u)
 
 foreign: build ## programs in other languages: a parent of nexus-child, the clients (need node, python3)

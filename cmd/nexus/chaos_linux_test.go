@@ -44,6 +44,32 @@ func TestChaos(t *testing.T) {
 	}
 }
 
+// TestClusterChaos attacks a cluster for some seconds, make soak for a minute. Nothing is kept if all is well.
+func TestClusterChaos(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	dir := t.TempDir()
+	cmd := exec.Command(filepath.Join(programs, "nexus"), "chaos", "--cluster", "3", "--minutes", "0.2", "--seed", "9", "--agents", "3")
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "GORACE=atexit_sleep_ms=0")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"seed 9\n", "machines killed", "sends completed", "promises broken                              0\n", "to repeat the plan: --cluster 3 --seed 9 --agents 3 --minutes 0.2\n"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("the output lacks %q:\n%s", want, out)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	for _, args := range [][]string{{"--cluster", "6"}, {"--cluster", "1"}, {"--cluster", "3", "--kind", "acp", "--", "x"}} {
+		out, err := exec.Command(filepath.Join(programs, "nexus"), append([]string{"chaos"}, args...)...).CombinedOutput()
+		if e, ok := errors.AsType[*exec.ExitError](err); !ok || e.ExitCode() != 2 || !strings.Contains(string(out), "--cluster") {
+			t.Errorf("%v: %v %s", args, err, out)
+		}
+	}
+}
+
 // TestChaosOfPrograms attacks agents of other makes, one run for each protocol, by the program that misbehaves as
 // it is told to. A driver that ends a turn twice, or forgets a process, breaks a promise.
 func TestChaosOfPrograms(t *testing.T) {
