@@ -193,10 +193,7 @@ func (r *run) attack(ctx context.Context) error {
 			}
 		default:
 			r.count("two machines killed at once")
-			other := some()
-			if err = r.down(ctx, long, m, other); err != nil {
-				break
-			}
+			err = r.down(ctx, long, m, some())
 		}
 		if err != nil {
 			return err
