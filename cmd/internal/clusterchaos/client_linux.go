@@ -53,12 +53,19 @@ func (t *talker) talk(ctx, whole context.Context) {
 			t.asked = append(t.asked, id)
 			t.send(whole, id)
 		case n < 8 && len(t.asked) > 0:
-			t.send(whole, t.asked[t.draws.IntN(len(t.asked))])
+			last := t.last()
+			t.send(whole, last[t.draws.IntN(len(last))])
 		default:
 			t.read(whole, nil)
 		}
 	}
 }
+
+// repeatable is how many of a talker's last sends are repeated: a server remembers 256 of an agent, which has two talkers.
+const repeatable = 100
+
+// last are the sends that may be repeated.
+func (t *talker) last() []string { return t.asked[max(0, len(t.asked)-repeatable):] }
 
 // send sends until there is an outcome.
 func (t *talker) send(ctx context.Context, id string) {

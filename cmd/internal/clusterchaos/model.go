@@ -15,7 +15,8 @@ type op struct {
 	send string
 	// beside are the sends that were under way while the conversation was read: it may have them or not.
 	beside []string
-	// late says that the machine may have been cut off, or have stood still: it reads what it has.
+	// late says that the machine may have been cut off, or have stood still: it reads what it has. That may end before what others have
+	// answered since, and have turns that were cut off there.
 	late bool
 }
 
@@ -46,13 +47,16 @@ func (l log) with(e entry) log { return append(slices.Clone(l), e) }
 // step is each log that an agent may have once it has answered o by a; none if it cannot have answered so.
 func (l log) step(o op, a answer) (next []any) {
 	if o.send == "" {
+		skipped := func(id string) bool {
+			return slices.Contains(o.beside, id) || o.late && slices.ContainsFunc(l, func(e entry) bool { return e.id == id && e.outcome == crashed })
+		}
 		var there []string
 		for _, e := range l {
-			if e.there && !slices.Contains(o.beside, e.id) {
+			if e.there && !skipped(e.id) {
 				there = append(there, e.id)
 			}
 		}
-		read := slices.DeleteFunc(slices.Clone(a.turns), func(id string) bool { return slices.Contains(o.beside, id) })
+		read := slices.DeleteFunc(slices.Clone(a.turns), skipped)
 		if o.late && len(read) <= len(there) {
 			there = there[:len(read)]
 		}

@@ -37,6 +37,7 @@ func TestModel(t *testing.T) {
 		"nobody was told":               {[]porcupine.Operation{send(0, 9, "x", unknown), read(2, 3, []string{"x"}), read(4, 5, []string{"x"}, "x")}, true},
 		"beside what was read":          {[]porcupine.Operation{send(0, 5, "x", completed), read(1, 2, []string{"x"}, "x"), read(3, 4, []string{"x"})}, true},
 		"late":                          {[]porcupine.Operation{send(0, 1, "x", completed), send(2, 3, "y", completed), late(read(4, 5, nil, "x"))}, true},
+		"late, with what was cut off":   {[]porcupine.Operation{send(0, 1, "x", crashed), late(read(2, 3, nil, "x")), read(4, 5, nil), late(read(6, 7, nil, "x"))}, true},
 		"late, and of another order":    {[]porcupine.Operation{send(0, 1, "x", completed), send(2, 3, "y", completed), late(read(4, 5, nil, "y"))}, false},
 		"of another agent's log nobody": {[]porcupine.Operation{read(0, 1, nil, "z")}, false},
 	} {

@@ -258,7 +258,7 @@ func (r *run) settle(ctx context.Context, back time.Time, report *Report) {
 		return
 	}
 	for _, t := range r.talkers {
-		for _, id := range t.asked {
+		for _, id := range t.last() {
 			t.send(ctx, id)
 		}
 	}
