@@ -12,6 +12,7 @@ import (
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/forward"
+	"nexus.internal/supervisor"
 )
 
 // cluster is several machines in one process, whose connections are pipes.
@@ -170,6 +171,17 @@ func (m *machine) Check() error {
 	return nil
 }
 
+func (m *machine) Ship(context.Context, string) error { return nil }
+
+func (m *machine) Forget(context.Context, string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.split {
+		return supervisor.ErrNoMajority
+	}
+	return nil
+}
+
 func (m *machine) Prepare(context.Context, string) error { return nil }
 
 // Orphans are the agents of machines that are down, for the first machine that is up.
@@ -201,7 +213,7 @@ func (m *machine) TakeOver(_ context.Context, agent string) error {
 }
 
 // Taken are the agents that this machine is told to have had.
-func (m *machine) Taken() (agents []string) {
+func (m *machine) Taken(context.Context) (agents []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for agent, by := range m.had {
@@ -212,7 +224,7 @@ func (m *machine) Taken() (agents []string) {
 	return agents
 }
 
-func (m *machine) GiveUp(agent string) error {
+func (m *machine) GiveUp(_ context.Context, agent string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.had[agent] = slices.DeleteFunc(m.had[agent], func(by string) bool { return by == m.name })

@@ -74,6 +74,7 @@ func (s *Server) beginMachines() (end func(), err error) {
 	work.Go(func() { agents.ClaimSaved(ctx, s.agents) })
 	work.Go(func() { agents.TakeOver(ctx, s.agents) })
 	work.Go(func() { agents.EvictTaken(ctx, s.agents) })
+	work.Go(func() { agents.ReleaseGone(ctx, s.agents) })
 	work.Go(func() {
 		if err := s.http.ServeMachines(ln); err != nil {
 			s.log.Error("other machines cannot ask any more", zap.Error(err))

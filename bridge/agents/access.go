@@ -76,8 +76,8 @@ func (a Access) permitAgent(ctx context.Context, by rpc.Principal, m api.Method,
 	case api.AnyAgent:
 		return nil
 	case api.Created:
-		if err := a.Find(target); err != nil {
-			return err
+		if !there(a.r, target) { // none of this machine, of which alone they are told
+			return rpc.AgentNotFound(target, supervisor.ErrNotFound)
 		}
 		if _, err := a.r.o.Supervisor.Agent(target); err != nil {
 			return api.Denied("%s is saved and does not run: %s is for agents that run, and that one has created", target, m.Name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,10 +41,14 @@ type Claims interface {
 	// TakeOver makes an agent this machine's that is of a machine that is gone, and prepares it. It is no error if another
 	// machine was quicker.
 	TakeOver(ctx context.Context, agent string) error
-	// Taken are the agents that this machine had and another one has claimed since.
-	Taken() []string
-	// GiveUp sets aside what is saved here of an agent that another machine has claimed. No process of the agent runs.
-	GiveUp(agent string) error
+	// Taken are the agents that this machine had and another one has had since.
+	Taken(ctx context.Context) []string
+	// GiveUp sets aside what is saved here of an agent that is Taken. No process of the agent runs.
+	GiveUp(ctx context.Context, agent string) error
+	// Ship returns once a majority of the machines has what is saved of an agent that this one has claimed.
+	Ship(ctx context.Context, agent string) error
+	// Forget removes what the other machines have of an agent that this one has claimed.
+	Forget(ctx context.Context, agent string) error
 }
 
 // claimedElsewhere is the error of an agent that is to be started.
@@ -87,10 +92,34 @@ func prepare(ctx context.Context, r *Registry, id string) error {
 	if !ours(r, id) {
 		return nil
 	}
-	if err := r.o.Claims.Prepare(context.WithoutCancel(ctx), id); err != nil {
+	err := r.o.Claims.Prepare(context.WithoutCancel(ctx), id)
+	if errors.Is(err, supervisor.ErrNoMajority) {
 		return noQuorum(err, "what the machines have of %s could not be fetched", id)
 	}
-	return nil
+	return err
+}
+
+// forget has the other machines forget an agent that is to be deleted here: else one of them might bring it back. The lock of its
+// id is held. The error is NO_QUORUM.
+func forget(ctx context.Context, r *Registry, id string) error {
+	if !ours(r, id) {
+		return nil
+	}
+	err := r.o.Claims.Forget(context.WithoutCancel(ctx), id)
+	if errors.Is(err, supervisor.ErrNoMajority) {
+		return noQuorum(err, "the machines that have %s, too, did not forget it", id)
+	}
+	return err
+}
+
+// ship has a majority of the machines have what is saved under a name that was just given to it. The lock of its id is held.
+func ship(ctx context.Context, r *Registry, id string) {
+	if !ours(r, id) {
+		return
+	}
+	if err := r.o.Claims.Ship(context.WithoutCancel(ctx), id); err != nil {
+		r.log.Warn("what is saved of an agent is on this machine alone; it is tried again", zap.String("agent", id), zap.Error(err))
+	}
 }
 
 // noQuorum is the error of what a majority of the machines did not agree on.
@@ -150,7 +179,7 @@ func release(ctx context.Context, r *Registry, id string) {
 		return
 	}
 	if err := r.o.Claims.Release(context.WithoutCancel(ctx), id); err != nil {
-		r.log.Warn("an agent that is gone stays claimed until the server's next start", zap.String("agent", id), zap.Error(err))
+		r.log.Warn("an agent that is gone stays claimed for now", zap.String("agent", id), zap.Error(err))
 	}
 }
 
@@ -219,6 +248,23 @@ const (
 	moving = 8
 )
 
+// releaseEvery is how often is looked for claims on what is gone, which could not be given up in time.
+const releaseEvery = 10 * time.Second
+
+// ReleaseGone gives up the claims on agents of which nothing is left, until ctx ends.
+func ReleaseGone(ctx context.Context, r *Registry) {
+	for ratelimit.Sleep(ctx, releaseEvery) == nil {
+		for _, id := range r.o.Claims.Owned() {
+			if _, err := r.o.Supervisor.Agent(id); err == nil || r.o.Sessions.There(id) || ctx.Err() != nil {
+				continue
+			}
+			if err := keepOrRelease(ctx, r, id); err != nil {
+				r.log.Info("fetch what the machines have of an agent; it is tried again", zap.String("agent", id), zap.Error(err))
+			}
+		}
+	}
+}
+
 // TakeOver takes over the agents of machines that are gone, until ctx ends.
 func TakeOver(ctx context.Context, r *Registry) {
 	for ratelimit.Sleep(ctx, moveEvery) == nil {
@@ -229,7 +275,7 @@ func TakeOver(ctx context.Context, r *Registry) {
 // EvictTaken ends the agents that another machine has taken, until ctx ends.
 func EvictTaken(ctx context.Context, r *Registry) {
 	for ratelimit.Sleep(ctx, moveEvery) == nil {
-		each(r.o.Claims.Taken(), func(id string) { evict(ctx, r, id) })
+		each(r.o.Claims.Taken(ctx), func(id string) { evict(ctx, r, id) })
 	}
 }
 
@@ -249,6 +295,9 @@ func each(ids []string, do func(id string)) {
 
 // evict ends what runs here of an agent that another machine has taken.
 func evict(ctx context.Context, r *Registry, id string) {
+	if !slices.Contains(r.o.Claims.Taken(ctx), id) { // it was, before others were evicted
+		return
+	}
 	// Before the lock: whoever holds it may wait for the agent.
 	if err := r.o.Supervisor.Evict(ctx, id); err == nil {
 		r.log.Warn("another machine has taken an agent, which ends here", zap.String("agent", id))
@@ -260,7 +309,7 @@ func evict(ctx context.Context, r *Registry, id string) {
 		return
 	}
 	r.replaced(id)
-	if err := r.o.Claims.GiveUp(id); err != nil {
+	if err := r.o.Claims.GiveUp(ctx, id); err != nil {
 		r.log.Warn("set aside what is saved of an agent that another machine has taken", zap.String("agent", id), zap.Error(err))
 	}
 }

@@ -2,6 +2,7 @@ package agents
 
 import (
 	"context"
+	"errors"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/rpc"
@@ -82,7 +83,15 @@ func (r *Registry) create(ctx context.Context, c *rpc.Call, p api.CreateAgentPar
 	}
 	from := IsNew
 	if r.o.Sessions.Exists(id) {
-		from = WasSaved
+		if err := claimFound(ctx, r, id); errors.Is(err, supervisor.ErrNotFound) {
+			from = IsNew
+		} else if e, ok := errors.AsType[*rpc.ClaimedError](err); ok {
+			return nil, IsNew, claimedElsewhere(e)
+		} else if err != nil {
+			return nil, IsNew, err
+		} else {
+			from = WasSaved
+		}
 	}
 	if from == WasSaved && c.By.Agent != nil {
 		return nil, IsNew, api.Denied("there is a saved agent %s: to go on with it is for people; choose another name, or send to it", id)

@@ -70,6 +70,7 @@ func (r *Registry) Rename(ctx context.Context, old, name string) error {
 	err = r.o.Sessions.Rename(old, name)
 	if err == nil {
 		now = name
+		ship(ctx, r, name) // before the other machines forget the old one
 	}
 	if err == nil && r.last.is(old) {
 		r.SetLast(name)

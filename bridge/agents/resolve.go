@@ -31,11 +31,23 @@ func (r *Registry) Resolve(ctx context.Context, id string) (*supervisor.Agent, e
 	if !rpc.Restores(ctx) || !r.o.Sessions.Exists(id) {
 		return nil, notFound(r, id)
 	}
-	a, err := r.start(ctx, api.CreateAgentParams{AgentID: &id}, parent{})
-	if e, ok := errors.AsType[*rpc.ClaimedError](err); ok {
-		err = hasByNow(e)
+	if err := claimFound(ctx, r, id); err != nil {
+		return nil, err
 	}
-	return a, err
+	return r.start(ctx, api.CreateAgentParams{AgentID: &id}, parent{})
+}
+
+// claimFound claims an agent that is saved here. Another machine may have had it since, and removed it: then there is none.
+func claimFound(ctx context.Context, r *Registry, id string) error {
+	err := claim(ctx, r, id)
+	if e, ok := errors.AsType[*rpc.ClaimedError](err); ok {
+		return hasByNow(e)
+	}
+	if err == nil && !r.o.Sessions.Exists(id) {
+		release(ctx, r, id)
+		return notFound(r, id)
+	}
+	return err
 }
 
 // there reports whether an agent runs or is saved here.

@@ -142,6 +142,9 @@ func (r *Registry) DeleteSession(ctx context.Context, name string) (deleted bool
 			return false, err
 		}
 	}
+	if err := forget(ctx, r, name); err != nil {
+		return false, err
+	}
 	r.replaced(name)
 	err = r.o.Sessions.Delete(name)
 	release(ctx, r, name)

@@ -156,7 +156,7 @@ func table(err error) Error {
 	if e, ok := errors.AsType[*api.Error](err); ok {
 		return withCode(e)
 	}
-	for _, part := range []func(error) *api.Error{ofSession, ofProcess} {
+	for _, part := range []func(error) *api.Error{ofMachines, ofSession, ofProcess} {
 		if e := part(err); e != nil {
 			return withCode(e)
 		}
@@ -236,6 +236,17 @@ func apiError(kind api.ErrorKind, err error, suggestions ...string) *api.Error {
 // askAgain is suggested where it is not known what became of a send.
 const askAgain = "Send it again with the same request_id: that tells how it ended, or begins it."
 
+// ofMachines is the part of the table for agents that several machines have.
+func ofMachines(err error) *api.Error {
+	switch {
+	case errors.Is(err, supervisor.ErrMoved):
+		return apiError(api.KindNodeUnreachable, err, askAgain)
+	case errors.Is(err, supervisor.ErrNoMajority):
+		return apiError(api.KindNoQuorum, err, askAgain)
+	}
+	return nil
+}
+
 // ofTurn is the part of the table for what an agent did not take, and for turns.
 func ofTurn(err error) *api.Error {
 	if e, ok := errors.AsType[*supervisor.CycleError](err); ok {
@@ -250,10 +261,6 @@ func ofTurn(err error) *api.Error {
 		return apiError(api.KindAgentFailed, err,
 			startAfresh,
 			"Or end it with destroy_agent.")
-	case errors.Is(err, supervisor.ErrMoved):
-		return apiError(api.KindNodeUnreachable, err, askAgain)
-	case errors.Is(err, supervisor.ErrNoMajority):
-		return apiError(api.KindNoQuorum, err, askAgain)
 	case errors.Is(err, supervisor.ErrUnrecorded):
 		return unrecorded(err)
 	case errors.Is(err, supervisor.ErrStopped):

@@ -215,12 +215,12 @@ func (m *membership) store(cfg *config.Config, local *store.Local, catalogue *se
 
 // join has the other machines know this one, and begins to ship what agents save. Store was called.
 func (m *membership) join(agents *supervisor.Supervisor, version string) (err error) {
-	replicas := 3
+	replicas, peers := 3, 0
 	if m.engine != nil {
-		replicas = min(replicas, len(m.o.Join))
+		replicas, peers = min(replicas, len(m.o.Join)), len(m.o.Join)
 	}
 	m.node, err = cluster.Join(m.link.NATS(), cluster.Options{
-		Cluster: m.o.Cluster, Machine: m.o.Machine, Replicas: replicas, Labels: m.o.labels, MaxAgents: int(m.o.maxAgents), Agents: agents,
+		Cluster: m.o.Cluster, Machine: m.o.Machine, Replicas: replicas, Peers: peers, Labels: m.o.labels, MaxAgents: int(m.o.maxAgents), Agents: agents,
 		Version: version, Log: m.log,
 	})
 	if err != nil {

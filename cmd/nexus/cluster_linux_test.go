@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -17,11 +18,12 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// clusterAddresses are of machines that are all here, each with an address of its own.
+// clusterAddresses are of machines that are all here, each with an address of its own that nobody else takes by chance.
 func clusterAddresses(t *testing.T, machines ...string) (args []string) {
 	t.Helper()
+	network := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(250), rand.IntN(250))
 	for i, machine := range machines {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:0", i+1))
+		l, err := net.Listen("tcp", fmt.Sprintf("%s%d:0", network, i+1))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,8 +29,8 @@ const (
 	beatEvery = time.Second
 	// lostAfter is after how long without a word a machine is lost.
 	lostAfter = 5 * time.Second
-	// stoodStill is how long a machine says nothing itself that stood still.
-	stoodStill = 3 * beatEvery
+	// deafAfter is how long a machine does not hear itself that hears nobody.
+	deafAfter = 3 * beatEvery
 	// keptMachines bounds those that are remembered, the lost ones, too.
 	keptMachines = 1000
 )
@@ -76,7 +76,7 @@ func (n *Node) isUp(name string) bool {
 func (n *Node) Gone(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if name == n.o.Machine || n.since.IsZero() || time.Since(n.said) > stoodStill {
+	if name == n.o.Machine || n.since.IsZero() || !n.hears() {
 		return false
 	}
 	heard := n.since
@@ -86,15 +86,18 @@ func (n *Node) Gone(name string) bool {
 	return time.Since(heard) > lostAfter
 }
 
-// awake notes that this machine says what it is, and since when it has heard the others, if it stood still.
-func (n *Node) awake() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	now := time.Now()
-	if !n.since.IsZero() && now.Sub(n.said) > stoodStill {
-		n.since = now
+// hears reports whether this machine hears itself, by NATS, and a majority of the peers. mu is held.
+func (n *Node) hears() bool { return time.Since(n.echo) <= deafAfter && n.majority() }
+
+// majority reports whether a majority of the peers was heard of lately. mu is held.
+func (n *Node) majority() bool {
+	heard := 1
+	for name, m := range n.machines {
+		if name != n.o.Machine && m.State == Up && time.Since(m.Heard) <= lostAfter {
+			heard++
+		}
 	}
-	n.said = now
+	return 2*heard > n.o.Peers
 }
 
 // beats is where machines say what they are.
@@ -113,7 +116,6 @@ func (n *Node) beat(ctx context.Context) {
 	defer every.Stop()
 	var failed bool
 	for {
-		n.awake()
 		err := n.say(n.self(Up))
 		if err != nil && !failed {
 			n.log.Warn("the other machines are not told of this one", zap.Error(err))
@@ -134,7 +136,9 @@ func (n *Node) beat(ctx context.Context) {
 }
 
 func (n *Node) say(m Machine) error {
-	n.hear(m)
+	n.mu.Lock()
+	n.machines[m.Name] = m
+	n.mu.Unlock()
 	text, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -151,7 +155,7 @@ func (n *Node) heard(message *nats.Msg) {
 	}
 	m.Heard = time.Now() // clocks differ
 	switch {
-	case m.Name != n.o.Machine:
+	case m.Name != n.o.Machine || m.Process == n.process:
 		n.hear(m)
 	case m.Process != n.process && m.State == Up && m.Heard.Sub(n.twin) > time.Minute:
 		n.twin = m.Heard
@@ -162,11 +166,21 @@ func (n *Node) heard(message *nats.Msg) {
 func (n *Node) hear(m Machine) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	heard := n.hears()
+	defer func() {
+		if !heard && n.hears() && !n.since.IsZero() {
+			n.since = m.Heard // of those that it did not hear it knows nothing yet
+		}
+	}()
+	if m.Name == n.o.Machine {
+		n.echo = m.Heard
+		return
+	}
 	before, known := n.machines[m.Name]
 	if !known && len(n.machines) >= keptMachines {
 		return
 	}
-	if n.machines[m.Name] = m; !known || before.State != m.State || m.Name != n.o.Machine && m.Heard.Sub(before.Heard) > lostAfter {
+	if n.machines[m.Name] = m; !known || before.State != m.State || m.Heard.Sub(before.Heard) > lostAfter {
 		n.log.Info("machine", zap.String("machine", m.Name), zap.String("state", string(m.State)), zap.String("version", m.Version))
 	}
 }

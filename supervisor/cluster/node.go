@@ -51,7 +51,7 @@ type Node struct {
 	claims   map[string]Claim   // as far as they are known here
 	revision uint64             // the last one that is known
 	since    time.Time          // from when on this machine has heard all that the others said; zero before claims are known
-	said     time.Time          // when it said last what it is
+	echo     time.Time          // when it heard last what it said itself
 }
 
 // Join makes this process a machine of the cluster that nc reaches, which stays its caller's. Whether a majority of the
@@ -128,12 +128,12 @@ func (n *Node) Check() error {
 	if !n.nc.IsConnected() {
 		return tunnel.ErrNoServer
 	}
-	select {
-	case <-n.agreed:
-		return nil
-	default:
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.since.IsZero() || !n.majority() {
 		return ErrNoQuorum
 	}
+	return nil
 }
 
 // Agreed waits until a majority of the machines is there, and what they agree on is known here.

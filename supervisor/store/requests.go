@@ -67,8 +67,14 @@ func (q *requests) accept(number uint64, id, digest string) *request {
 	return q.all[number]
 }
 
+// Withdrawn is the outcome of a prompt that was not accepted after all: nothing of it is told.
+const Withdrawn supervisor.Outcome = "withdrawn"
+
 func (q *requests) end(e *ended) {
 	q.last = max(q.last, e.Number)
+	if e.Outcome == Withdrawn {
+		delete(q.all, e.Of)
+	}
 	if r := q.all[e.Of]; r != nil && r.end == nil {
 		r.end = e
 	}

@@ -284,3 +284,28 @@ func TestLinesByHand(t *testing.T) {
 		t.Errorf("got %s, want %s", lines, general)
 	}
 }
+
+// A prompt that was withdrawn was never there: it is accepted as another one.
+func TestWithdrawn(t *testing.T) {
+	dir := t.TempDir()
+	s := open(dir)
+	r, err := s.Open("a", false)
+	must(t, err)
+	must(t, r.Accept("one", sum("one")))
+	r.End(supervisor.Result{TurnID: "one", Outcome: store.Withdrawn})
+	must(t, r.Accept("two", sum("two")))
+	must(t, r.Close())
+	if got, err := s.Outcome("a", "one"); got != "" || err != nil {
+		t.Errorf("its outcome is %q, %v", got, err)
+	}
+	r, err = s.Open("a", false)
+	must(t, err)
+	for _, p := range past(r) {
+		if p.id != "two" {
+			t.Errorf("of %q is told", p.id)
+		}
+	}
+	must(t, r.Accept("one", sum("another")))
+	must(t, r.Close())
+	s.Close()
+}

@@ -111,8 +111,9 @@ func (r *run) prepare() error {
 	if err != nil {
 		return err
 	}
+	network := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(250), rand.IntN(250)) // of which nobody else takes a port
 	for i := range r.o.Machines {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:0", i+1))
+		l, err := net.Listen("tcp", fmt.Sprintf("%s%d:0", network, i+1))
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,8 @@
 package clustertest
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"testing"
 
@@ -47,11 +49,12 @@ func Start(t testing.TB, n int) (machines []*Machine) {
 	return machines
 }
 
-// Addresses are free ones on loopback.
+// Addresses are free ones on loopback, of a host that nobody else takes by chance: others get a free port of another one.
 func Addresses(t testing.TB, n int) (all []string) {
 	t.Helper()
+	host := fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250))
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := net.Listen("tcp", host)
 		if err != nil {
 			t.Fatal(err)
 		}

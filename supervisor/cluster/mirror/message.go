@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -53,17 +52,17 @@ func (m message) encode(pieces [][]byte) ([]byte, error) {
 func decode(data []byte) (m message, pieces [][]byte, err error) {
 	line, rest, ok := bytes.Cut(data, []byte{'\n'})
 	if !ok {
-		return m, nil, errors.New("a message of the mirror has no head")
+		return m, nil, fmt.Errorf("a message of the mirror has no head: %w", ErrUnreadable)
 	}
 	if err := json.Unmarshal(line, &m); err != nil {
-		return m, nil, fmt.Errorf("a message of the mirror: %w", err)
+		return m, nil, fmt.Errorf("a message of the mirror: %w: %w", ErrUnreadable, err)
 	}
 	if m.Format != format {
-		return m, nil, fmt.Errorf("a message of the mirror has format %d, and this program reads %d: upgrade it", m.Format, format)
+		return m, nil, fmt.Errorf("a message of the mirror has format %d, and this program reads %d: upgrade it: %w", m.Format, format, ErrUnreadable)
 	}
 	for _, c := range m.Changes {
 		if c.Size < 0 || c.Size > len(rest) || c.At < 0 {
-			return m, nil, fmt.Errorf("a message of the mirror is damaged at %q", c.Path)
+			return m, nil, fmt.Errorf("a message of the mirror is damaged at %q: %w", c.Path, ErrUnreadable)
 		}
 		pieces = append(pieces, rest[:c.Size])
 		rest = rest[c.Size:]

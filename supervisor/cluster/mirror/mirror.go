@@ -25,6 +25,8 @@ var (
 	ErrFenced = errors.New("another machine has the agent, and what this one has of it is taken no more")
 	// ErrTooLarge says that an agent's files are more than are kept.
 	ErrTooLarge = errors.New("the agent's files are too large to be kept on several machines")
+	// ErrUnreadable says that what was shipped is damaged, or of a later version: asking again does not help.
+	ErrUnreadable = errors.New("it is not read")
 	// ErrNothing says that no files of an agent were shipped.
 	ErrNothing = errors.New("the machines have no files of the agent")
 )
@@ -205,7 +207,7 @@ func retry(ctx context.Context, ask func(context.Context) error) error {
 		err := ask(asked)
 		cancel()
 		refused, answered := errors.AsType[*jetstream.APIError](err)
-		if err == nil || answered && refused.Code < unavailable || errors.Is(err, ErrFenced) || ctx.Err() != nil {
+		if err == nil || answered && refused.Code < unavailable || errors.Is(err, ErrFenced) || errors.Is(err, ErrUnreadable) || ctx.Err() != nil {
 			return err
 		}
 		if ratelimit.Sleep(ctx, retryEvery) != nil {

@@ -49,36 +49,29 @@ func (m *Mirror) restore(ctx context.Context, clear func() error) error {
 	return l.place()
 }
 
-// read gives all messages that came before Take's.
+// read gives all messages that came before Take's. Each is asked for: what a consumer misses of a stream of which something has just been
+// removed, it would wait for.
 func (m *Mirror) read(ctx context.Context, take func(message, [][]byte) error) error {
-	consumer, err := m.s.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{m.subject}, DeliverPolicy: jetstream.DeliverAllPolicy})
-	if err != nil {
-		return err
-	}
-	messages, err := consumer.Messages()
-	if err != nil {
-		return err
-	}
-	defer messages.Stop()
-	for {
-		next, err := messages.Next(jetstream.NextContext(ctx))
+	for next := uint64(1); ; {
+		var raw *jetstream.RawStreamMsg
+		err := retry(ctx, func(ctx context.Context) (err error) {
+			raw, err = m.s.stream.GetMsg(ctx, next, jetstream.WithGetMsgSubject(m.subject))
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		about, err := next.Metadata()
-		if err != nil {
-			return err
-		}
-		if about.Sequence.Stream >= m.fence {
+		if raw.Sequence >= m.fence {
 			return nil
 		}
-		head, pieces, err := decode(next.Data())
+		head, pieces, err := decode(raw.Data)
 		if err == nil {
 			err = take(head, pieces)
 		}
 		if err != nil {
 			return err
 		}
+		next = raw.Sequence + 1
 	}
 }
 

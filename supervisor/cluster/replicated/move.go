@@ -63,7 +63,7 @@ func (s *Store) prepare(ctx context.Context, name string, a *agent) error {
 	}
 	// Nobody has shipped it since this machine has, or ever: what is here goes on.
 	if before := m.Before(); before > noted.Epoch {
-		if err := s.fetch(ctx, name, m, noted); err != nil {
+		if err := s.fetch(ctx, name, m, noted, claim.Epoch); err != nil {
 			s.drop(a) // it is taken anew then
 			return err
 		}
@@ -72,60 +72,102 @@ func (s *Store) prepare(ctx context.Context, name string, a *agent) error {
 }
 
 // fetch lays out the files of an agent as another machine has shipped them.
-func (s *Store) fetch(ctx context.Context, name string, m *mirror.Mirror, noted note) error {
-	err := m.Restore(ctx, func() error { return s.setAside(name) })
+func (s *Store) fetch(ctx context.Context, name string, m *mirror.Mirror, noted note, epoch uint64) error {
+	err := m.Restore(ctx, func() error { return s.setAside(name, epoch) })
 	switch {
 	case err == nil:
 		s.log.Info("an agent goes on here", zap.String("agent", name))
 	case errors.Is(err, mirror.ErrNothing) && noted.Epoch > 0: // it was removed elsewhere
-		return s.setAside(name)
+		return s.setAside(name, epoch)
 	case errors.Is(err, mirror.ErrNothing): // it was saved here before anybody shipped it
 		return nil
 	}
 	return err
 }
 
-// aside is where the files of an agent are kept that are of an earlier time than those which other machines have: the last ones.
-func (s *Store) aside(name string) string { return filepath.Join(s.o.Dir, "aside", encoded(name)) }
-
-// setAside moves the files of an agent away, if there are any.
-func (s *Store) setAside(name string) error {
+// setAside moves the files of an agent away, if there are any: they are of an earlier time than those of an epoch, which other machines have.
+// Of each agent the last ones are kept. Those that were there when it was called for that epoch before are of an attempt that was cut off.
+func (s *Store) setAside(name string, epoch uint64) error {
 	looks, err := look(s.o.Root, name)
 	if err != nil || looks == "" {
 		return err
 	}
-	aside := s.aside(name)
-	if err := errors.Join(os.RemoveAll(aside), os.MkdirAll(aside, 0o700)); err != nil {
+	before, err := filepath.Glob(filepath.Join(s.o.Dir, "aside", encoded(name)+".*"))
+	if err != nil {
+		return err
+	}
+	aside := filepath.Join(s.o.Dir, "aside", fmt.Sprintf("%s.%d", encoded(name), epoch))
+	again := slices.Contains(before, aside)
+	if err := os.MkdirAll(aside, 0o700); err != nil {
 		return err
 	}
 	for _, path := range paths(name) {
-		err := os.Rename(filepath.Join(s.o.Root, path), filepath.Join(aside, path))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		from, to := filepath.Join(s.o.Root, path), filepath.Join(aside, path)
+		if again {
+			if _, err := os.Lstat(to); err == nil {
+				if err := os.RemoveAll(from); err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		if err := os.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
+	for _, dir := range before {
+		if dir != aside {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}
 	s.log.Info("what was saved here of an agent is older than what other machines have, and set aside", zap.String("agent", name), zap.String("dir", aside))
-	return nil
+	return err
 }
 
-// Taken are the agents whose files are here and that another machine has claimed since.
-func (s *Store) Taken() (agents []string) {
+// Taken are the agents whose files are here and that another machine has had since, whether it still has them or has removed them.
+func (s *Store) Taken(ctx context.Context) (agents []string) {
 	for name, noted := range s.notes.all() {
-		claim, ok := s.node.Owner(name)
-		if ok && claim.Epoch > noted.Epoch && (claim.Machine != s.node.Self() || s.of(name).open.Load()) {
+		if epoch, err := s.taken(ctx, name, noted); err == nil && epoch > 0 {
 			agents = append(agents, name)
 		}
 	}
 	return agents
 }
 
-// GiveUp sets aside the files of an agent that another machine has claimed. Its records are not open.
-func (s *Store) GiveUp(name string) error {
+// taken is the epoch under which another machine has, or had, an agent since this one; 0 if none.
+func (s *Store) taken(ctx context.Context, name string, noted note) (epoch uint64, err error) {
+	claim, ok := s.node.Owner(name)
+	switch {
+	case ok && claim.Epoch > noted.Epoch && (claim.Machine != s.node.Self() || s.of(name).open.Load()):
+		return claim.Epoch, nil
+	case ok || noted.Epoch == 0 || s.node.Check() != nil:
+		return 0, nil
+	}
+	// Nobody has it. That all claims are gone, with those who knew them, is no reason to take what is here for old.
+	ctx, cancel := context.WithTimeout(ctx, claimPatience)
+	defer cancel()
+	stream, err := s.opened(ctx)
+	if err != nil {
+		return 0, err
+	}
+	last, _, err := stream.Last(ctx, name)
+	if err != nil || last <= noted.Epoch {
+		return 0, err
+	}
+	return last, nil
+}
+
+// GiveUp sets aside the files of an agent that another machine has had since. Its records are not open.
+func (s *Store) GiveUp(ctx context.Context, name string) error {
 	a := s.of(name)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	epoch, err := s.taken(ctx, name, s.notes.get(name))
+	if err != nil || epoch == 0 {
+		return err
+	}
 	s.drop(a)
-	if err := s.setAside(name); err != nil {
+	if err := s.setAside(name, epoch); err != nil {
 		return err
 	}
 	return s.notes.remove(name)
@@ -139,6 +181,9 @@ func (s *Store) Forget(ctx context.Context, name string) error {
 	a := s.of(name)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if s.notes.get(name).Epoch == 0 { // it was, already
+		return nil
+	}
 	defer s.drop(a)
 	ctx, cancel := context.WithTimeout(ctx, acceptPatience)
 	defer cancel()
@@ -161,7 +206,7 @@ func (s *Store) Orphans(ctx context.Context) (agents []string) {
 			gone[claim.Machine] = s.node.Gone(claim.Machine)
 		}
 	}
-	maps.DeleteFunc(claims, func(name string, claim cluster.Claim) bool { return isTemp(name) || !gone[claim.Machine] })
+	maps.DeleteFunc(claims, func(name string, claim cluster.Claim) bool { return !gone[claim.Machine] })
 	maps.DeleteFunc(s.orphans, func(name string, o *orphan) bool { return claims[name] != o.claim })
 	for name, claim := range claims {
 		if s.orphans[name] == nil {
@@ -181,8 +226,11 @@ func (s *Store) Orphans(ctx context.Context) (agents []string) {
 
 // takes reports whether this machine is to take over an agent now.
 func (s *Store) takes(ctx context.Context, name string, o *orphan) (takes bool, err error) {
-	if time.Since(o.since) < time.Duration(s.rank(name))*rankDelay {
+	switch {
+	case time.Since(o.since) < time.Duration(s.rank(name))*rankDelay:
 		return false, nil
+	case isTemp(name): // it has ended with its machine, and its name is free
+		return true, nil
 	}
 	if !o.asked {
 		var cwd string
@@ -240,10 +288,14 @@ func (s *Store) TakeOver(ctx context.Context, name string) error {
 	}
 	asked, cancel := context.WithTimeout(ctx, claimPatience)
 	defer cancel()
-	if _, err := s.node.Claim(asked, name, claim.Epoch); errors.Is(err, cluster.ErrClaimed) {
+	own, err := s.node.Claim(asked, name, claim.Epoch)
+	switch {
+	case errors.Is(err, cluster.ErrClaimed):
 		return nil
-	} else if err != nil {
+	case err != nil:
 		return err
+	case isTemp(name):
+		return s.node.Release(asked, name, own.Epoch)
 	}
 	s.log.Info("the agent of a machine that is gone is taken over", zap.String("agent", name), zap.String("machine", claim.Machine))
 	return s.Prepare(ctx, name)

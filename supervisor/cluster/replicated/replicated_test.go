@@ -115,13 +115,13 @@ func (m *machine) says(agent, line string) {
 	}
 }
 
-// said is an agent's session; "" if there is none.
+// said is an agent's session, without what nobody was told of, which may have been shipped; "" if there is none.
 func (m *machine) said(agent string) string {
 	text, err := os.ReadFile(m.path(agent + ".jsonl"))
 	if err != nil && !os.IsNotExist(err) {
 		m.t.Fatal(err)
 	}
-	return strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", " ")
+	return strings.ReplaceAll(strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", " "), " lost", "")
 }
 
 // turn is one that is acknowledged.
@@ -218,11 +218,11 @@ func TestLife(t *testing.T) {
 
 	a.stop()
 	a = start(t, farm[0], homes[0], shared+"/work")
-	if got := a.Taken(); !slices.Equal(got, []string{"worker"}) {
+	if got := a.Taken(within(t)); !slices.Equal(got, []string{"worker"}) {
 		t.Errorf("what others have taken meanwhile: %v", got)
 	}
-	if err := a.GiveUp("worker"); err != nil || a.said("worker") != "" || a.Taken() != nil {
-		t.Errorf("what was given up: %q, %v, %v", a.said("worker"), a.Taken(), err)
+	if err := a.GiveUp(within(t), "worker"); err != nil || a.said("worker") != "" || a.Taken(within(t)) != nil {
+		t.Errorf("what was given up: %q, %v, %v", a.said("worker"), a.Taken(within(t)), err)
 	}
 	if aside, _ := filepath.Glob(filepath.Join(homes[0], "cluster", "aside", "*", "worker.jsonl")); len(aside) != 1 {
 		t.Errorf("set aside are %v", aside)
@@ -340,6 +340,9 @@ func TestNoMajority(t *testing.T) {
 	farm[1].Start()
 	if err := <-settled; err != nil {
 		t.Errorf("with a majority again: %v", err)
+	}
+	if err := r.Accept("three", [32]byte{}); err != nil {
+		t.Errorf("a prompt that was refused, once more: %v", err)
 	}
 	farm[1].Stop()
 	r.End(supervisor.Result{TurnID: "three", Outcome: supervisor.Completed})

@@ -112,7 +112,23 @@ func (s *Store) settle(ctx context.Context, name string, a *agent) error {
 	return s.notes.write(name, note{Epoch: a.epoch, Files: looks})
 }
 
-// shipChanged ships the agents that this machine has and that do not run, once their files have changed, until ctx ends.
+// Ship ships an agent that this machine has, and returns once a majority has what its files have now.
+func (s *Store) Ship(ctx context.Context, name string) error {
+	if isTemp(name) {
+		return nil
+	}
+	a := s.of(name)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, acceptPatience)
+	defer cancel()
+	if a.open.Load() {
+		return reason(s.ship(ctx, name, a))
+	}
+	return reason(s.settle(ctx, name, a))
+}
+
+// shipChanged ships the agents that this machine has once their files have changed, until ctx ends.
 func (s *Store) shipChanged(ctx context.Context) {
 	if s.node.Agreed(ctx) != nil {
 		return
@@ -147,25 +163,30 @@ func (s *Store) shipAll(ctx context.Context) {
 	}
 }
 
-// shipSaved ships an agent that does not run, if its files have changed.
+// shipSaved ships an agent if its files have changed.
 func (s *Store) shipSaved(ctx context.Context, name string) error {
 	a := s.of(name)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	claim, ok := s.node.Owner(name)
-	if a.open.Load() || !ok || claim.Machine != s.node.Self() {
+	if !ok || claim.Machine != s.node.Self() {
 		return nil
 	}
+	looks, err := look(s.o.Root, name)
 	noted := s.notes.get(name)
-	if noted.Epoch == claim.Epoch {
-		looks, err := look(s.o.Root, name)
-		if err != nil || looks == noted.Files || looks == "" {
-			return err
-		}
+	if err != nil || a.open.Load() && looks == a.looks || noted.Epoch == claim.Epoch && (looks == noted.Files || looks == "") {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, acceptPatience)
 	defer cancel()
-	if err := s.settle(ctx, name, a); err != nil {
+	if a.open.Load() {
+		if err = s.ship(ctx, name, a); err == nil {
+			a.looks = looks
+		}
+	} else {
+		err = s.settle(ctx, name, a)
+	}
+	if err != nil {
 		return fmt.Errorf("ship %s: %w", name, err)
 	}
 	return nil

@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,6 +19,7 @@ import (
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/cluster/mirror"
+	"nexus.internal/supervisor/store"
 )
 
 const (
@@ -25,8 +27,8 @@ const (
 	acceptPatience = 10 * time.Second
 	// closePatience bounds that for what an agent wrote last, when it ends.
 	closePatience = 3 * time.Second
-	// shipEvery is how often is looked for agents that do not run and whose files have changed.
-	shipEvery = 5 * time.Second
+	// shipEvery is how often is looked for agents whose files have changed.
+	shipEvery = 2 * time.Second
 	// shipping is how many of them are shipped at a time.
 	shipping = 8
 )
@@ -77,6 +79,7 @@ type agent struct {
 	mirror *mirror.Mirror // nil until it is needed
 	epoch  uint64         // of mirror
 	open   atomic.Bool    // its records are
+	looks  string         // what its files looked like when they were shipped last, while they are
 }
 
 // New returns a Store that is to be started.
@@ -157,7 +160,9 @@ func reason(err error) error {
 	case errors.Is(err, mirror.ErrFenced):
 		return fmt.Errorf("%w: %w", supervisor.ErrMoved, err)
 	}
-	if _, ours := errors.AsType[syscall.Errno](err); ours || errors.Is(err, mirror.ErrTooLarge) {
+	_, ofPath := errors.AsType[*fs.PathError](err)
+	_, ofLink := errors.AsType[*os.LinkError](err)
+	if ofPath || ofLink || errors.Is(err, mirror.ErrTooLarge) || errors.Is(err, mirror.ErrUnreadable) {
 		return fmt.Errorf("%w: %w", supervisor.ErrUnrecorded, err)
 	}
 	return fmt.Errorf("%w: %w", supervisor.ErrNoMajority, err)
@@ -203,7 +208,11 @@ func (r *records) Accept(id string, digest [32]byte) error {
 	}
 	ctx, cancel := context.WithTimeout(r.s.hurry, acceptPatience)
 	defer cancel()
-	return r.shipped(ctx)
+	err := r.shipped(ctx)
+	if err != nil { // who repeats it begins it
+		r.End(supervisor.Result{TurnID: id, Outcome: store.Withdrawn})
+	}
+	return err
 }
 
 // Settle implements [supervisor.Records]. It waits for a majority for as long as that takes, unless the server ends.
