@@ -450,6 +450,20 @@ func TestTakeOver(t *testing.T) {
 	a.save("home/sessions/x.jsonl", []byte(savedText), 1) // as it was shipped
 	taken := b.logs.seen("another machine has taken an agent, which ends here")
 	c.mu.Lock()
+	c.blind = true
+	c.mu.Unlock()
+	if answer, body := b.do(http.MethodGet, "/agent/x/events?after=99", nil); answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "NO_QUORUM") {
+		t.Errorf("events behind the last one that a machine knows which is cut off: %d %s", answer.StatusCode, body)
+	}
+	c.mu.Lock()
+	c.blind = false
+	c.mu.Unlock()
+	events := make(chan string, 1)
+	go func() { // which is waited for
+		_, body := b.do(http.MethodGet, "/agent/x/events?after=0", nil)
+		events <- body
+	}()
+	c.mu.Lock()
 	c.moves = true
 	c.mu.Unlock()
 	c.cut("b")
@@ -462,6 +476,9 @@ func TestTakeOver(t *testing.T) {
 		t.Errorf("an agent that was taken over: %s", body)
 	}
 	<-taken
+	if told := <-events; !strings.Contains(told, `"state":"ready"`) || strings.Contains(told, "event: end") {
+		t.Errorf("the events of an agent that another machine has taken: %s", told)
+	}
 	c.mend("b")
 	for began := time.Now(); ; {
 		_, errX := b.sup.Agent("x")

@@ -26,6 +26,17 @@ func (a Access) Resolve(ctx context.Context, id string) (*supervisor.Agent, erro
 	return a.r.Resolve(ctx, id)
 }
 
+// Certain reports why a machine of a cluster may not know of all that has become of an agent that it has: NO_QUORUM.
+func (a Access) Certain(id string) error {
+	if a.r.o.Claims == nil {
+		return nil
+	}
+	if err := a.r.o.Claims.Check(); err != nil {
+		return noQuorum(err, "which machine has %s is not certain", id)
+	}
+	return nil
+}
+
 func (a Access) Find(id string) error {
 	if there(a.r, id) {
 		return nil

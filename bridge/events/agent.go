@@ -35,6 +35,11 @@ func (s *Streams) serveAgent(ctx context.Context, r Request, q query, to rpc.Wri
 	if err != nil {
 		return new(rpc.ToError(err)), ""
 	}
+	if after > a.LastEvent() { // of an earlier agent of that name, unless a later machine has this one
+		if err := s.o.Agents.Certain(r.Agent); err != nil {
+			return new(rpc.ToError(err)), ""
+		}
+	}
 	subscribe := func() (*supervisor.Subscription, error) { return a.Subscribe(after) }
 	if q.position == "" {
 		subscribe = a.SubscribeNew
@@ -54,7 +59,9 @@ func (s *Streams) serveAgent(ctx context.Context, r Request, q query, to rpc.Wri
 	if out.Send([]byte(": open\n\n")) != nil {
 		return nil, ""
 	}
-	ended = endOf(ctx, pump(ctx, sub, q, out))
+	if ended = endOf(ctx, pump(ctx, sub, q, out)); ended == endRemoved && s.moved(r.Agent) {
+		ended = endRelayed
+	}
 	end(out, ended, strconv.FormatUint(sub.After(), 10))
 	return nil, ended
 }

@@ -33,6 +33,15 @@ func (s *Streams) owner(r Request) string {
 	return machine
 }
 
+// moved reports whether another machine has an agent that was here.
+func (s *Streams) moved(agent string) bool {
+	if s.o.Elsewhere == nil {
+		return false
+	}
+	machine, known := s.o.Elsewhere.Owner(agent)
+	return known && machine != ""
+}
+
 // relay passes on what another machine answers, until that ends. Where the machine is not reached any more, the stream ends without an
 // event end, as one of a server that is gone.
 func (s *Streams) relay(ctx context.Context, machine string, r Request, q query, to rpc.Writer) (refused *rpc.Error, ended string) {

@@ -64,6 +64,9 @@ func (h *house) Resolve(_ context.Context, id string) (*supervisor.Agent, error)
 	return h.sup.Agent(id)
 }
 
+// Certain implements [events.Agents].
+func (*house) Certain(string) error { return nil }
+
 // CheckStart implements [events.Agents].
 func (*house) CheckStart(rpc.Principal, string, bool) error { return nil }
 

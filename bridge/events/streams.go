@@ -27,6 +27,8 @@ type Agents interface {
 	// CheckStart reports why a principal must not start the agent's process, nil if it may
 	// or if nothing is started; ask says that a stopped agent would be asked something.
 	CheckStart(p rpc.Principal, id string, ask bool) error
+	// Certain reports why another machine may have the agent by now, nil if none has.
+	Certain(id string) error
 }
 
 // History is what is kept of agents' events, whether they run or not. It is safe for

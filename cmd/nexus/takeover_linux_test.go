@@ -3,6 +3,8 @@ package main_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -55,6 +57,21 @@ func untilMoved(t *testing.T, s *live, agent string) {
 	})
 }
 
+// shippedWord reports why the streams of a machine, whose files are on its disk, have no such word of an agent.
+func shippedWord(s *live, agent, word string) error {
+	var found error = fmt.Errorf("nothing of %s has %q", agent, word)
+	err := filepath.WalkDir(filepath.Join(s.home, "cluster"), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".blk") {
+			text, _ := os.ReadFile(path) // it may have been replaced
+			if strings.Contains(string(text), word) {
+				found = nil
+			}
+		}
+		return nil
+	})
+	return errors.Join(err, found)
+}
+
 // The machine of an agent is killed in the middle of a turn. The agent goes on at another one, with all that was acknowledged; the turn
 // has crashed, once for all. What is of a directory that is not shared waits. When the machine is back it has no second agent of that name.
 func TestTakeOver(t *testing.T) {
@@ -68,6 +85,13 @@ func TestTakeOver(t *testing.T) {
 			t.Fatal(answer)
 		}
 	}
+	b.createIn("new", shared) // without a turn
+	if answer := b.call("/agent/new", "set_permissions", `{"preset":"sandboxed"}`); gjson.Get(answer, "error").Exists() {
+		t.Fatal(answer)
+	}
+	eventually(t, "another machine has what was set", func() (none struct{}, err error) {
+		return none, shippedWord(b, "new", `"preset":"sandboxed"`)
+	})
 	asked := began(t, a, b, "cut")
 	if err := b.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -90,6 +114,12 @@ func TestTakeOver(t *testing.T) {
 			t.Errorf("what works in a directory of the machine: %s", answer)
 		}
 	}
+	eventually(t, "a new agent is taken over, with what was set", func() (none struct{}, err error) {
+		if answer := a.call("/agent/new", "get_permissions", `{}`); gjson.Get(answer, "result.preset").Str != "sandboxed" {
+			err = errors.New(answer)
+		}
+		return none, err
+	})
 	owner := a.owner("worker")
 	b.again()
 	b.untilNodes("a up, b up, c up")
@@ -117,6 +147,13 @@ func TestFrozenMachine(t *testing.T) {
 	if answer := a.send("other", "My name is Alice"); !strings.Contains(answer, "Alice") {
 		t.Fatal(answer)
 	}
+	for _, agent := range []string{"gone", "saved"} {
+		b.createIn(agent, shared)
+		if answer := b.send(agent, "My name is Alice"); !strings.Contains(answer, "Alice") {
+			t.Fatal(answer)
+		}
+	}
+	b.call("/", "destroy_agent", `{"agent_id":"saved"}`) // its session stays
 	answer := began(t, b, b, "cut")
 	engine, err := b.engine()
 	if err != nil {
@@ -128,6 +165,13 @@ func TestFrozenMachine(t *testing.T) {
 		}
 	}
 	untilMoved(t, a, "worker")
+	for _, agent := range []string{"gone", "saved"} {
+		untilMoved(t, a, agent)
+		a.call("/", "destroy_agent", fmt.Sprintf(`{"agent_id":%q}`, agent))
+		if answer := a.call("/", "delete_session", fmt.Sprintf(`{"session_name":%q}`, agent)); !gjson.Get(answer, "result.deleted").Bool() {
+			t.Errorf("%s is not deleted: %s", agent, answer)
+		}
+	}
 	for _, pid := range []int{engine, b.cmd.Process.Pid} {
 		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 			t.Fatal(err)
@@ -135,6 +179,16 @@ func TestFrozenMachine(t *testing.T) {
 	}
 	if answer := <-answer; gjson.Get(answer, "result").Exists() || gjson.Get(answer, "error.data.type").Str != "NODE_UNREACHABLE" {
 		t.Errorf("a machine that has lost the agent says how its turn ended: %s", answer)
+	}
+	for _, agent := range []string{"gone", "saved"} {
+		eventually(t, agent+" is gone everywhere", func() (none struct{}, err error) {
+			for _, s := range []*live{b, a, c} {
+				if answer := s.call("/agent/"+agent, "get_messages", `{}`); gjson.Get(answer, "error.data.type").Str != "AGENT_NOT_FOUND" {
+					return none, errors.New(answer)
+				}
+			}
+			return none, nil
+		})
 	}
 	for _, s := range []*live{b, a, c} {
 		untilMoved(t, s, "other")
