@@ -73,14 +73,37 @@ func (n *Node) Claim(ctx context.Context, agent string, after uint64) (Claim, er
 		return Claim{}, fmt.Errorf("claim %s: %w", agent, err)
 	}
 	n.learn(agent, c)
+	if text, err := json.Marshal(told{agent, c.Machine, c.Epoch}); err == nil {
+		_ = n.nc.Publish(n.claimed(), text) // or what follows the claims there has it later
+	}
 	return c, nil
+}
+
+// told is how a machine tells the others of a claim that it has got: what follows the claims there may have been served by the machine
+// that is gone, and finds that out after ten seconds.
+type told struct {
+	Agent   string `json:"agent"`
+	Machine string `json:"machine"`
+	Epoch   uint64 `json:"epoch"`
+}
+
+// claimed is where machines tell of claims.
+func (n *Node) claimed() string { return "nexus." + n.o.Cluster + ".claimed" }
+
+func (n *Node) heardClaim(message *nats.Msg) {
+	var t told
+	if err := json.Unmarshal(message.Data, &t); err != nil || !nameForm.MatchString(t.Machine) {
+		n.log.Warn("a claim that none makes", zap.Int("bytes", len(message.Data)), zap.Error(err))
+		return
+	}
+	n.learn(t.Agent, Claim{Machine: t.Machine, Epoch: t.Epoch})
 }
 
 // learn takes a claim that is told of before what follows the claims has it.
 func (n *Node) learn(agent string, c Claim) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if c.Epoch > n.revision { // else all that came since is known already
+	if c.Epoch > n.revision && c.Epoch > n.claims[agent].Epoch { // else all that came since is known already
 		n.claims[agent] = c
 	}
 }
@@ -279,6 +302,9 @@ func (n *Node) took(entry jetstream.KeyValueEntry, known map[string]Claim) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.revision = c.Epoch
+	if n.claims[string(name)].Epoch > c.Epoch { // of which was told meanwhile
+		return
+	}
 	if n.claims[string(name)] = c; c.Machine == "" {
 		delete(n.claims, string(name))
 	}

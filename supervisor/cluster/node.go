@@ -39,6 +39,7 @@ type Node struct {
 	process string             // chance
 	twin    time.Time          // when another one of this name was told of; of the goroutine that hears the others
 	others  *nats.Subscription // to what the other machines say
+	claimer *nats.Subscription // to the claims of which they tell
 
 	once    sync.Once // over Close
 	stop    context.CancelFunc
@@ -71,6 +72,9 @@ func Join(nc *nats.Conn, o Options) (*Node, error) {
 	if n.others, err = nc.Subscribe(n.beats(), n.heard); err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", err)
 	}
+	if n.claimer, err = nc.Subscribe(n.claimed(), n.heardClaim); err != nil {
+		return nil, fmt.Errorf("join the cluster: %w", errors.Join(err, n.others.Unsubscribe()))
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	n.stop = stop
 	n.running.Go(func() { n.beat(ctx) })
@@ -96,7 +100,7 @@ func (n *Node) Close() {
 	n.once.Do(func() {
 		n.stop()
 		n.running.Wait()
-		_ = n.others.Unsubscribe()
+		_, _ = n.others.Unsubscribe(), n.claimer.Unsubscribe()
 		n.tunnel.Close()
 		_ = n.nc.FlushTimeout(time.Second) // that this machine leaves
 	})

@@ -41,6 +41,8 @@ const (
 	// firstPatience bounds each of the firstTries at a question to all machines: the one that leads them may just have gone, and
 	// for up to 9 s none does. Later ones have patience. RetryEvery is between two.
 	firstTries, firstPatience, patience = 10, time.Second, 8 * time.Second
+	// purgePatience bounds the wait for the removal of what is not needed any more.
+	purgePatience = 300 * time.Millisecond
 	// unavailable is the first code of errors that pass, as in HTTP.
 	unavailable = 500
 	retryEvery  = 200 * time.Millisecond

@@ -57,7 +57,9 @@ func (m *Mirror) sync(ctx context.Context) error {
 		return err
 	}
 	m.whole, m.sent = true, 0
-	// What is not removed now is the next time.
+	// What is not removed now is the next time: nobody waits for that while the machines elect one that leads them.
+	ctx, cancel := context.WithTimeout(ctx, purgePatience)
+	defer cancel()
 	_ = m.s.stream.Purge(ctx, jetstream.WithPurgeSubject(m.subject), jetstream.WithPurgeSequence(begins))
 	return nil
 }

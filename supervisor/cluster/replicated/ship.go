@@ -133,6 +133,10 @@ func (s *Store) shipChanged(ctx context.Context) {
 	if s.node.Agreed(ctx) != nil {
 		return
 	}
+	// Early: the machine that leads the others, which would be asked for it, may be the one that is lost.
+	if _, err := s.opened(ctx); err != nil && ctx.Err() == nil {
+		s.log.Warn("what agents save is not shipped", zap.Error(err)) // it is tried again for each
+	}
 	for {
 		s.shipAll(ctx)
 		if ratelimit.Sleep(ctx, shipEvery) != nil {
