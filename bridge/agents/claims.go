@@ -87,7 +87,8 @@ func ours(r *Registry, id string) bool {
 	return known && owner == r.o.Claims.Self()
 }
 
-// prepare sees that what is saved of an agent that this machine has claimed is here. The lock of its id is held. The error is NO_QUORUM.
+// prepare sees that what is saved of an agent that this machine has claimed is here. The lock of its id is held. The error is NO_QUORUM without a
+// majority, else what is wrong with what they have.
 func prepare(ctx context.Context, r *Registry, id string) error {
 	if !ours(r, id) {
 		return nil

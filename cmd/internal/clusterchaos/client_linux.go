@@ -13,6 +13,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/ratelimit"
 )
 
 const (
@@ -172,12 +173,4 @@ func (t *talker) until(ctx context.Context, ask func(context.Context, *client.Cl
 }
 
 // pause waits, and reports whether ctx still holds.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
-}
+func pause(ctx context.Context, d time.Duration) bool { return ratelimit.Sleep(ctx, d) == nil }

@@ -26,7 +26,7 @@ type note struct {
 }
 
 // maxNote bounds one, in bytes.
-const maxNote = 4 << 10
+const maxNote = 64 << 10
 
 // notes are those of all agents, each in a file. It is safe for concurrent use.
 type notes struct {

@@ -44,8 +44,14 @@ type machine struct {
 // shared is what all machines share.
 const shared = "/srv/shared"
 
-// start starts a server in a home, on a machine whose server of NATS runs.
+// start is startSharing of shared.
 func start(t *testing.T, nats *clustertest.Machine, home, cwd string) *machine {
+	t.Helper()
+	return startSharing(t, nats, home, cwd, shared)
+}
+
+// startSharing starts a server in a home, on a machine whose server of NATS runs.
+func startSharing(t *testing.T, nats *clustertest.Machine, home, cwd string, dirs ...string) *machine {
 	t.Helper()
 	node, err := cluster.Join(nats.NATS(), cluster.Options{Cluster: "farm", Machine: nats.Name(), Replicas: 3})
 	if err != nil {
@@ -53,7 +59,7 @@ func start(t *testing.T, nats *clustertest.Machine, home, cwd string) *machine {
 	}
 	m := &machine{t: t, nats: nats, node: node, home: home}
 	m.local = store.NewLocal(store.Options{Layout: store.Layout{Named: m.path(""), Temp: filepath.Join(home, "temp")}})
-	m.Store = replicated.New(replicated.Options{Local: m.local, Root: m.path(""), Dir: filepath.Join(home, "cluster"), Shared: []string{shared}, Dirs: where(cwd)})
+	m.Store = replicated.New(replicated.Options{Local: m.local, Root: m.path(""), Dir: filepath.Join(home, "cluster"), Shared: dirs, Dirs: where(cwd)})
 	stopped := false
 	m.stop = func() {
 		if !stopped {
@@ -295,10 +301,11 @@ func TestSavedIsShipped(t *testing.T) {
 	}
 }
 
-// An agent whose directory only one machine has waits for it.
+// An agent whose directory only one machine shares waits for it, until both do.
 func TestBound(t *testing.T) {
 	farm := clustertest.Start(t, 3)
-	a := start(t, farm[0], t.TempDir(), "/home/alone")
+	home := t.TempDir()
+	a := startSharing(t, farm[0], home, shared)
 	b := start(t, farm[1], t.TempDir(), shared)
 	a.claim("worker")
 	r := a.open("worker", true)
@@ -311,6 +318,10 @@ func TestBound(t *testing.T) {
 	if got := b.Orphans(within(t)); got != nil {
 		t.Errorf("b is to take over %v", got)
 	}
+	a = start(t, farm[0], home, shared) // the same directory, which it shares now
+	a.ShipAll(within(t))
+	a.stop()
+	b.takes("worker")
 }
 
 // Without a majority no prompt is accepted and no outcome told; with one, it is. A server that ends does not wait.

@@ -99,10 +99,20 @@ func (s *Store) ship(ctx context.Context, name string, a *agent) error {
 	return m.Sync(ctx)
 }
 
+// look is what the files of an agent look like; "" if there are none. They look otherwise once this machine shares other directories, as
+// that is shipped with them.
+func (s *Store) look(name string) (string, error) {
+	looks, err := look(s.o.Root, name)
+	if looks != "" {
+		looks += fmt.Sprintf(" %q", s.o.Shared)
+	}
+	return looks, err
+}
+
 // settle ships an agent that does not run, and notes what its files were. a.mu is held.
 func (s *Store) settle(ctx context.Context, name string, a *agent) error {
 	defer s.drop(a)
-	looks, err := look(s.o.Root, name)
+	looks, err := s.look(name)
 	if err != nil {
 		return err
 	}
@@ -176,7 +186,7 @@ func (s *Store) shipSaved(ctx context.Context, name string) error {
 	if !ok || claim.Machine != s.node.Self() {
 		return nil
 	}
-	looks, err := look(s.o.Root, name)
+	looks, err := s.look(name)
 	noted := s.notes.get(name)
 	if err != nil || a.open.Load() && looks == a.looks || noted.Epoch == claim.Epoch && (looks == noted.Files || looks == "") {
 		return err
