@@ -22,6 +22,8 @@ const (
 	maxFunctionFields = 32
 	// maxLines is how many lines there may be in all, comments and blank lines included.
 	maxLines = 138_000
+	// maxReadme is how many lines README may have: it is what a newcomer reads in one go.
+	maxReadme = 120
 )
 
 // size is what the Go of all packages has.
@@ -109,6 +111,14 @@ func TestSize(t *testing.T) {
 	}
 	if len(s.methods) < 100 || len(s.functionFields) < 10 || s.lines < 10_000 {
 		t.Errorf("only %d types, %d function fields and %d lines were found", len(s.methods), len(s.functionFields), s.lines)
+	}
+}
+
+// README stays short: what is said at greater length stands on the page of its subject.
+func TestReadmeIsShort(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	if n := bytes.Count(text, []byte("\n")); err != nil || n > maxReadme || n < maxReadme/2 {
+		t.Errorf("README.md has %d lines (%v), want at most %d", n, err, maxReadme)
 	}
 }
 
