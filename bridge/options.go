@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"net"
 	"time"
 
 	"go.uber.org/zap"
@@ -67,6 +68,9 @@ type Options struct {
 	// Keys are those that a client may present. Required.
 	Keys *auth.Keyring
 	Addr string // see [httpd.Options]. Required.
+	// Remote is where clients on other machines reach the server by TLS; Serve closes it. Nil for none. It takes a Certificate in
+	// Settings, also in those of Reload.
+	Remote net.Listener
 	// Trace begins a span for each call. Nil begins none, and the trace that a client
 	// names is passed on.
 	Trace tracing.Start

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -26,38 +27,46 @@ func (s *Server) Drain() { s.requests.Close() }
 // shutdown_server.
 func (s *Server) Draining() <-chan struct{} { return s.requests.Closing() }
 
-// Serve serves the connections of ln until ctx ends, Drain is called or
+// Serve serves the connections of ln, and of Options.Remote, until ctx ends, Drain is called or
 // listening fails. Then it drains: new requests are refused, running ones and
 // the turns of all agents, also those that nobody waits for, may take up to
 // DrainTimeout. Then nothing begins any more, what waits is answered as SERVER_DRAINING
 // first, what runs is cancelled next, and event streams end. Turns that do not heed
 // that end with the supervisor. It returns when no handler runs any more; nil unless listening
-// failed. ln is closed. Serve may be called once.
+// failed. Both are closed. Serve may be called once.
 //
 // A server of a cluster serves the connections of the other machines, too, and claims what is saved here.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	beside, err := s.beginMachines()
 	if err != nil {
 		ln.Close()
+		if s.o.Remote != nil {
+			s.o.Remote.Close()
+		}
 		s.drain()
 		s.agents.Close()
 		return err
 	}
 	defer beside()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		err = s.http.Serve(ln)
-	}()
+	ended := make(chan error, 2)
+	listeners := 1
+	go func() { ended <- s.http.Serve(ln) }()
+	if s.o.Remote != nil {
+		listeners++
+		go func() { ended <- s.http.ServeTLS(s.o.Remote) }()
+	}
 	select {
-	case <-ended:
+	case err = <-ended:
+		listeners--
 	case <-ctx.Done():
 	case <-s.requests.Closing():
 	}
 	s.drain()
-	<-ended
+	for range listeners {
+		err = errors.Join(err, <-ended)
+	}
 	s.agents.Close()
-	return err // of the listener
+	return err // of the listeners
 }
 
 // beginMachines begins what a server of a cluster does beside serving clients. end waits for its end, after the drain.

@@ -43,8 +43,15 @@ func mac(key, text string) string {
 // ID names the key to others, and says nothing about it.
 func (k Key) ID() string { return k.verifier().id() }
 
+// CertificateAddress is what stands for a server's address in a proof on a connection by TLS: the SHA-256 of the
+// server's certificate, as DER. So a challenge that is passed on to a server with another certificate yields a wrong proof.
+func CertificateAddress(certificate []byte) string {
+	sum := sha256.Sum256(certificate)
+	return "certificate:" + hex.EncodeToString(sum[:])
+}
+
 // Prove is what a server that has the key answers to the challenge nonce on a
-// connection to its address, as in 127.0.0.1:8765 or [::1]:8765.
+// connection to its address, as in 127.0.0.1:8765 or [::1]:8765, or [CertificateAddress].
 func (k Key) Prove(nonce, address string) string { return k.verifier().prove(nonce, address) }
 
 // Proves reports whether proof is that answer.

@@ -76,6 +76,9 @@ func (s *Server) logRequest(x *request, status int, read, sent int64) {
 	if x.machine != "" {
 		line = append(line, zap.String("machine", x.machine))
 	}
+	if x.certificate() != nil {
+		line = append(line, zap.String("remote", x.r.RemoteAddr))
+	}
 	if x.trace != (tracing.Parent{}) {
 		line = append(line, zap.String("trace_id", x.trace.ID()))
 	}

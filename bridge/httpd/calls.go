@@ -53,7 +53,7 @@ func (s *Server) serveRPC(x *request, to route) {
 		s.refuse(x, refused)
 		return
 	}
-	call := rpc.Call{Agent: to.agent, By: x.by, RequestID: x.id, Share: x.share}
+	call := rpc.Call{Agent: to.agent, By: x.by, RequestID: x.id, Base: x.base(), Share: x.share}
 	switch item := message.Items[0]; {
 	case message.Batch:
 		s.serveBatch(x, message.Items, call)

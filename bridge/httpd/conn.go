@@ -23,6 +23,7 @@ import (
 type listener struct {
 	net.Listener
 	limiter *connLimiter
+	remote  *Server // that clients on other machines reach by TLS; nil for those on this machine
 }
 
 func (l listener) Accept() (net.Conn, error) {
@@ -30,7 +31,10 @@ func (l listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := &conn{Conn: c, limiter: l.limiter, ending: ending{finished: make(chan struct{})}}
+	one := &conn{Conn: c, raw: c, limiter: l.limiter, ending: ending{finished: make(chan struct{})}}
+	if l.remote != nil {
+		l.remote.encrypt(one)
+	}
 	l.limiter.add(one)
 	return one, nil
 }
@@ -39,8 +43,11 @@ func (l listener) Accept() (net.Conn, error) {
 // handler runs: it writes a plain text for a request that is not well-formed,
 // and nothing at all for one that does not arrive in time.
 type conn struct {
-	net.Conn
-	limiter *connLimiter
+	net.Conn             // what was said, after TLS if there is any
+	raw         net.Conn // the connection itself
+	certificate *Certificate
+	remote      *Server // nil for a client on this machine, with certificate
+	limiter     *connLimiter
 	connState
 	ending
 	deadlines
@@ -76,6 +83,9 @@ func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.partial.Store(true)
+	}
+	if err != nil && c.certificate != nil {
+		err = c.endHandshake(err)
 	}
 	switch {
 	case err == nil:

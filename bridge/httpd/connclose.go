@@ -54,7 +54,7 @@ func (c *conn) CloseWrite() error { return c.Close() }
 func (c *conn) Close() error {
 	c.hangUp()
 	c.endOnce.Do(func() {
-		if _, all := delivery(c.Conn); all && c.peer.Load() || !c.limiter.startLinger(c) {
+		if _, all := delivery(c.raw); all && c.peer.Load() || !c.limiter.startLinger(c) {
 			c.finish(false)
 		}
 	})
@@ -63,25 +63,27 @@ func (c *conn) Close() error {
 
 // linger closes the server's half, and finishes once that takes nothing from the client.
 func (c *conn) linger() {
-	c.reading.Lock() // the last Read of net/http has returned
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite()
+	c.reading.Lock()                                // the last Read of net/http has returned
+	for _, one := range []net.Conn{c.Conn, c.raw} { // TLS says that it ends, and then the connection does
+		if half, ok := one.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite()
+		}
 	}
 	c.reading.Unlock()
 
-	dropped := &io.LimitedReader{R: c.Conn, N: maxDiscard}
+	dropped := &io.LimitedReader{R: c.raw, N: maxDiscard}
 	start, over := time.Now(), false // over: nothing more is read
 	acked, progress := uint64(0), start
 	for {
 		if over {
 			c.waitFinished(lingerCheck)
 		} else {
-			_ = c.Conn.SetReadDeadline(time.Now().Add(lingerCheck))
+			_ = c.raw.SetReadDeadline(time.Now().Add(lingerCheck))
 			_, err := io.Copy(io.Discard, dropped)
 			over = !errors.Is(err, os.ErrDeadlineExceeded)
 		}
 		now := time.Now()
-		n, all := delivery(c.Conn)
+		n, all := delivery(c.raw)
 		if n > acked {
 			acked, progress = n, now
 		}
@@ -112,10 +114,10 @@ func (c *conn) reset() { c.finish(true) }
 func (c *conn) finish(reset bool) {
 	c.finishOnce.Do(func() {
 		c.limiter.forget(c)
-		if tcp, ok := c.Conn.(*net.TCPConn); ok && reset {
+		if tcp, ok := c.raw.(*net.TCPConn); ok && reset {
 			_ = tcp.SetLinger(0)
 		}
-		_ = c.Conn.Close()
+		_ = c.raw.Close()
 		c.stopTimer()
 		close(c.finished)
 	})

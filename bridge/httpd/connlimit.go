@@ -31,6 +31,7 @@ type connLimiter struct {
 
 	mu              sync.Mutex            // guards what follows, and the connState of each conn
 	unauthenticated *list.List            // of *conn, the oldest first
+	remote          *list.List            // the same, of clients on other machines: at most half as many, which displace no others
 	scoped          map[string]*list.List // of *conn, by the id of the key
 	keyed           int                   // connections in scoped
 	lingering       map[*conn]bool
@@ -51,16 +52,20 @@ type connState struct {
 }
 
 func newConnLimiter(most int, stalled time.Duration) *connLimiter {
-	return &connLimiter{most: most, stalled: stalled, unauthenticated: list.New(), scoped: map[string]*list.List{}, lingering: map[*conn]bool{}}
+	return &connLimiter{most: most, stalled: stalled, unauthenticated: list.New(), remote: list.New(), scoped: map[string]*list.List{}, lingering: map[*conn]bool{}}
 }
 
 // add takes in a connection that has shown nothing.
 func (l *connLimiter) add(one *conn) {
 	l.mu.Lock()
-	one.in, one.at = l.unauthenticated, l.unauthenticated.PushBack(one)
+	in, most := l.unauthenticated, l.most
+	if one.certificate != nil {
+		in, most = l.remote, max(1, l.most/2)
+	}
+	one.in, one.at = in, in.PushBack(one)
 	var gone *conn
-	if l.unauthenticated.Len() > l.most {
-		gone, _ = l.unauthenticated.Front().Value.(*conn)
+	if in.Len() > most {
+		gone, _ = in.Front().Value.(*conn)
 	}
 	l.mu.Unlock()
 	evict(gone)
@@ -166,7 +171,7 @@ func (l *connLimiter) remove(one *conn) {
 		return
 	}
 	one.in.Remove(one.at)
-	if one.in != l.unauthenticated {
+	if one.in != l.unauthenticated && one.in != l.remote {
 		l.keyed--
 		if one.in.Len() == 0 {
 			delete(l.scoped, one.key)

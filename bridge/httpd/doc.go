@@ -1,4 +1,4 @@
-// Package httpd serves the façade's HTTP on the loopback interface: it parses requests,
+// Package httpd serves the façade's HTTP on the loopback interface, and by TLS to other machines: it parses requests,
 // authenticates them, bounds connections, rates and bodies, and writes answers and the
 // access log. It knows no method: calls go to an [rpc.Router], event streams to
 // [events.Streams].
@@ -15,6 +15,6 @@
 // HTTP method, key, path, rate, size and type of the body, JSON, signatures. Every refusal is a
 // whole JSON-RPC body, also those that net/http makes itself.
 //
-// A Server is safe for concurrent use. It refuses to listen anywhere but on loopback, and
+// A Server is safe for concurrent use. Without TLS it refuses to listen anywhere but on loopback. It
 // never logs keys, prompts or answers. See SPEC.md §6.1, §6.5 and §6.6.
 package httpd

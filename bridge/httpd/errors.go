@@ -16,6 +16,8 @@ var (
 		"the request target is not a path", "Ask for a path, as in POST /rpc.")
 	badHost = apiError(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Host not allowed", api.KindForbiddenHost,
 		"the Host header does not name this server", "Use 127.0.0.1, localhost or [::1] with the server's port.")
+	otherHost = apiError(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Host not allowed", api.KindForbiddenHost,
+		"the server's certificate is not for the host in the Host header", "Use a name or an address that the certificate has.")
 	badOrigin = apiError(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Origin not allowed", api.KindForbiddenOrigin,
 		"requests from web pages are refused", "Call from a program that sends no Origin header.")
 	badMethod = apiError(http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "Method not allowed", api.KindMethodNotAllowed,

@@ -27,7 +27,9 @@ func (s *Server) health(x *request, query string) {
 			s.refuse(x, badChallenge)
 			return
 		}
-		if address, ok := x.r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		if c := x.certificate(); c != nil {
+			health.Proof, _ = s.o.Keys.Prove(asked.Get("key"), asked.Get("challenge"), c.address)
+		} else if address, ok := x.r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
 			health.Proof, _ = s.o.Keys.Prove(asked.Get("key"), asked.Get("challenge"), address.String())
 		}
 	}

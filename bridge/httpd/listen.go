@@ -86,7 +86,11 @@ func (s *Server) newServers() {
 // its error. No other error of ln ends it (package accept). ln is closed. It may be called
 // once; Stop must follow.
 func (s *Server) Serve(ln net.Listener) error {
-	err := s.server.Serve(listener{Listener: accept.Retry(ln, s.log), limiter: s.conns})
+	return s.serve(listener{Listener: accept.Retry(ln, s.log), limiter: s.conns})
+}
+
+func (s *Server) serve(ln listener) error {
+	err := s.server.Serve(ln)
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

@@ -81,6 +81,8 @@ type AccessOptions struct {
 	RequestsPerMinute int
 	// RequireSignatures refuses requests without the member auth.
 	RequireSignatures bool
+	// Certificate proves the server to clients on other machines (ServeTLS); nil for a server that has none.
+	Certificate *Certificate
 }
 
 func (o Options) withDefaults() Options {

@@ -14,7 +14,11 @@ func (s *Server) checkOrigin(x *request, to route) bool {
 	}
 	// The Host was checked: what came from a page at the same one is ours. That
 	// somebody else had a browser send it is no danger, as no browser adds the key.
-	if len(origins) == 1 && origins[0] == "http://"+strings.ToLower(x.r.Host) {
+	scheme := "http://"
+	if x.certificate() != nil {
+		scheme = "https://"
+	}
+	if len(origins) == 1 && origins[0] == scheme+strings.ToLower(x.r.Host) {
 		return true
 	}
 	if len(origins) > 1 || !s.access.Load().origins[origins[0]] {

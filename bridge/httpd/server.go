@@ -134,7 +134,9 @@ func (s *Server) checkHead(x *request) *rpc.Error {
 		return unknownVersion
 	case !strings.HasPrefix(x.r.RequestURI, "/"):
 		return badTarget
-	case !s.hosts[strings.ToLower(x.r.Host)]:
+	case x.certificate() != nil && !x.certificate().names(x.r.Host):
+		return otherHost
+	case x.certificate() == nil && !s.hosts[strings.ToLower(x.r.Host)]:
 		return badHost
 	default:
 		return nil

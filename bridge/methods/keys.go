@@ -1,6 +1,7 @@
 package methods
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -67,7 +68,7 @@ func (m *keyMethods) createPageCode(_ context.Context, c *rpc.Call, _ api.None) 
 	}
 	code := m.codes.Make(c.By.Grant.ID, c.By.Valid)
 	return api.CreatePageCodeResult{
-		Code: code, URL: "http://" + m.addr + "/#code=" + code, ExpiresInSeconds: uint64(auth.CodeLife / time.Second),
+		Code: code, URL: cmp.Or(c.Base, "http://"+m.addr) + "/#code=" + code, ExpiresInSeconds: uint64(auth.CodeLife / time.Second),
 	}, nil
 }
 

@@ -57,6 +57,8 @@ type Call struct {
 	By    Principal
 	// RequestID is that of the HTTP request; "" for a host call.
 	RequestID string
+	// Base is where a client on another machine reaches the server, as in https://one.example:8443; "" for all other callers.
+	Base string
 	// Forwarded says that another machine has passed the call on, for it is this machine's: it goes nowhere else.
 	Forwarded bool
 	// Share is what the call's request holds of the Budget; nil for a full key, and for a host call.

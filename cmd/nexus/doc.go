@@ -1,5 +1,5 @@
 // Nexus is the server: one process per agent, supervised, and one HTTP
-// JSON-RPC 2.0 front on the loopback interface.
+// JSON-RPC 2.0 front on the loopback interface, and by TLS for other machines.
 //
 //	nexus serve [PORT] [--home DIR] [--child PATH] [--host ADDRESS]
 //	nexus VERB …                        every verb of nexus-rpc

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/go-json-experiment/json"
@@ -47,6 +48,12 @@ func settingsOf(cfg *config.Config, o serveOptions, environ []string) (*settings
 	if err != nil {
 		return nil, err
 	}
+	certificate, err := o.remote.certificate()
+	if err != nil {
+		return nil, err
+	}
+	access := o.access(cfg)
+	access.Certificate = certificate
 	providers := brokerProviders(cfg)
 	if err := broker.CheckProviders(providers); err != nil {
 		return nil, err
@@ -54,7 +61,7 @@ func settingsOf(cfg *config.Config, o serveOptions, environ []string) (*settings
 	return &settings{
 		cfg: cfg, providers: providers, limits: limits, childEnv: childEnv(environ, cfg), spares: o.spareCount(cfg),
 		front: bridge.Settings{
-			AccessOptions: o.access(cfg),
+			AccessOptions: access,
 			Settings:      agents.Settings{Roles: roles, Presets: presetsOf(cfg), AllowYolo: cfg.Server.AllowYolo},
 		},
 	}, nil
@@ -204,9 +211,9 @@ func (c *configuration) replace() error {
 // warnings are for GET /readyz.
 func (c *configuration) warnings() []string {
 	c.mu.Lock()
-	cfg, fault := c.now.cfg, c.fault
+	now, fault := c.now, c.fault
 	c.mu.Unlock()
-	warnings := c.warningsOf(cfg)
+	warnings := c.warningsOf(now)
 	if fault != nil {
 		warnings = append(warnings, "not reloaded, and the configuration from before holds: "+fault.Error())
 	}
@@ -224,16 +231,21 @@ func warningsOf(cfg *config.Config) []string {
 }
 
 // warningsOf is the function of that name, and tells what does not hold before the next start.
-func (c *configuration) warningsOf(cfg *config.Config) []string {
-	warnings := warningsOf(cfg)
-	if !reflect.DeepEqual(c.o.sessionLogs(cfg), c.logs) {
+func (c *configuration) warningsOf(s *settings) []string {
+	warnings := warningsOf(s.cfg)
+	if s.front.Certificate != nil {
+		if warning := s.front.Certificate.Warning(time.Now()); warning != "" {
+			warnings = append(warnings, warning)
+		}
+	}
+	if !reflect.DeepEqual(c.o.sessionLogs(s.cfg), c.logs) {
 		warnings = append(warnings, "logs were changed in config.json, and hold from the next start of the server")
 	}
 	return warnings
 }
 
 func (c *configuration) warn() {
-	for _, warning := range c.warningsOf(c.settings().cfg) {
+	for _, warning := range c.warningsOf(c.settings()) {
 		c.log.Warn("configuration", zap.String("warning", warning))
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,7 +22,6 @@ import (
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/auth"
-	"nexus.internal/bridge/homelock"
 	"nexus.internal/bridge/httpd"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/cli"
@@ -61,6 +59,7 @@ type serveOptions struct {
 	spared     bool
 	signed     bool
 	cluster    clusterOptions
+	remote     remoteOptions
 	pprof      bool
 	log        logOptions
 	logDir     string // "" leaves it to the configuration
@@ -112,6 +111,9 @@ func serveCommand(app *cli.App) *cobra.Command {
 			if err := o.cluster.complete(cmd.Flags()); err != nil {
 				return err
 			}
+			if err := o.remote.complete(); err != nil {
+				return err
+			}
 			o.rated, o.spared = cmd.Flags().Changed("rate"), cmd.Flags().Changed("spares")
 			proctree.ExecWithCoarseTimers()
 			uuid.EnableRandPool() // ids of requests, which are no secrets: one system call for sixteen
@@ -133,6 +135,7 @@ func serveCommand(app *cli.App) *cobra.Command {
 	cmd.Flags().StringVar(&o.logDir, "log-dir", "", "log the sessions of all agents in `DIR`, which only you may enter (default: the configuration's logs, else none)")
 	cmd.Flags().BoolVar(&o.logSessions, "log-sessions", false, "log the sessions of all agents, unless the configuration says whether to")
 	cmd.Flags().BoolVar(&o.rawLog, "raw-log", false, "log sessions with every event, as JSON lines")
+	o.remote.flags(cmd.Flags())
 	o.cluster.flags(cmd.Flags())
 	withoutFlags(cmd, "a server makes a key of its own and prints its address and the path of that key", "api-key", "json", "output")
 	flagUsage(cmd, "port", "port to listen on, the same as PORT (default: $NEXUS_PORT, then 8765)")
@@ -188,12 +191,12 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	}
 	defer lines.Flush() // whoever reads them holds nobody up
 
-	listener, err := listen(ctx, o, string(cfg.Home))
+	at, err := listen(ctx, o, string(cfg.Home))
 	if err != nil {
 		return err
 	}
-	defer listener.Close()
-	port := listener.Addr().(*net.TCPAddr).Port
+	defer at.close()
+	port := at.local.Addr().(*net.TCPAddr).Port
 
 	sweep := func(ctx context.Context) error { return safefile.SweepDirs(ctx, cfg.Home.ScratchDir()) }
 	room := func() error { return safefile.Probe(string(cfg.Home), 64<<10) }
@@ -237,14 +240,14 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	ended := onSignal{ask: ask, config: current, keys: kept.keys}.watch(asked)
 	defer ended()
 	group, err := assemble(asked, ask, assembly{
-		o: o, cfg: cfg, config: current, homeLock: held, listener: listener, files: kept, guard: guard, log: log, trace: trace,
+		o: o, cfg: cfg, config: current, homeLock: held, at: at, files: kept, guard: guard, log: log, trace: trace,
 		version: app.Version, machines: machines,
 	})
 	if err != nil {
 		return err
 	}
-	log.Info("server started", zap.String("address", listener.Addr().String()), zap.Int("pid", os.Getpid()), zap.String("child", o.child))
-	if err := greeting.Write(app.Stdout, listener.Addr().String(), cfg.Home.KeyPath(port)); err != nil {
+	log.Info("server started", zap.String("address", at.local.Addr().String()), zap.Int("pid", os.Getpid()), zap.String("child", o.child))
+	if err := greeting.Write(app.Stdout, at.local.Addr().String(), at.remoteURL(), cfg.Home.KeyPath(port)); err != nil {
 		log.Warn("announce the server", zap.Error(err))
 	}
 	if err := group.Run(); err != nil && !errors.Is(err, errAsked) {
@@ -280,7 +283,7 @@ type assembly struct {
 	cfg      *config.Config
 	homeLock *cli.HomeLock
 	config   *configuration
-	listener net.Listener
+	at       listeners
 	files    *files
 	guard    *proc.Guard
 	log      *zap.Logger
@@ -337,7 +340,8 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Sessions:           catalogue,
 		Machines:           a.machines.machines(),
 		Keys:               a.files.keys,
-		Addr:               a.listener.Addr().String(),
+		Addr:               a.at.local.Addr().String(),
+		Remote:             a.at.remote,
 		Log:                a.log,
 		Trace:              a.trace,
 		Audit:              a.files.audit,
@@ -386,7 +390,7 @@ func (a assembly) actors(asked context.Context, ask context.CancelFunc, p wiring
 	supervising, stopSupervising := context.WithCancel(context.WithoutCancel(asked))
 	group.Add(func() error {
 		defer stopSupervising()
-		return p.front.Serve(serving, a.listener)
+		return p.front.Serve(serving, a.at.local)
 	}, func(error) { stopServing() })
 	brokering, stopBrokering := context.WithCancel(context.WithoutCancel(asked))
 	group.Add(func() error {
@@ -409,27 +413,11 @@ func (a assembly) actors(asked context.Context, ask context.CancelFunc, p wiring
 	group.Add(func() error {
 		return p.models.Run(brokering)
 	}, func(error) {}) // ends once the supervisor's actor has: its children still ask
-	teller := sdNotifier{address: a.listener.Addr().String(), probe: p.probe, drain: a.o.drain, log: a.log.Named("notify")}
+	teller := sdNotifier{address: a.at.local.Addr().String(), probe: p.probe, drain: a.o.drain, log: a.log.Named("notify")}
 	group.Add(func() error {
 		return teller.run(asked, brokering)
 	}, func(error) {}) // ends with the broker's
 	return group
-}
-
-// listen takes the port, or says who has it.
-func listen(ctx context.Context, o serveOptions, home string) (net.Listener, error) {
-	listener, err := httpd.Listen(o.host, o.port)
-	if !errors.Is(err, syscall.EADDRINUSE) {
-		return listener, err
-	}
-	user := "another program uses"
-	if cli.Detect(ctx, o.port) {
-		if own, err := homelock.Find(home); err == nil && own.Runs && own.Port == o.port {
-			return nil, &cli.HomeLockedError{Home: home, PID: own.PID, Port: own.Port}
-		}
-		user = "the nexus server of another home listens on"
-	}
-	return nil, fmt.Errorf("%s port %d; choose another port, or 0 for a free one", user, o.port)
 }
 
 // find makes the paths of the child and of the scenario absolute.

@@ -1,7 +1,7 @@
 // Package greeting is what nexus serve says on stdout once it listens, for those who
 // started it.
 //
-//	err := greeting.Write(os.Stdout, "127.0.0.1:8765", keyFile)
+//	err := greeting.Write(os.Stdout, "127.0.0.1:8765", "", keyFile)
 //	url, keyFile, err := greeting.Read(stdout) // http://127.0.0.1:8765
 //
 // See cmd/OPERATIONS.md §2.
@@ -16,13 +16,17 @@ import (
 
 const (
 	address = "nexus listening on "
+	remote  = "for other machines: "
 	key     = "key file: "
 )
 
-// Write says where a server listens, as HOST:PORT, and which file has its key. It is called
-// once, when both are true, and nothing else is ever written to the server's stdout.
-func Write(w io.Writer, hostPort, keyFile string) error {
-	_, err := fmt.Fprintf(w, "%shttp://%s\n%s%s\n", address, hostPort, key, keyFile)
+// Write says where a server listens, as HOST:PORT, at which URL it does so for other machines ("" for nowhere), and which file has its
+// key. It is called once, when all is true, and nothing else is ever written to the server's stdout.
+func Write(w io.Writer, hostPort, remoteURL, keyFile string) error {
+	if remoteURL != "" {
+		remoteURL = remote + remoteURL + "\n"
+	}
+	_, err := fmt.Fprintf(w, "%shttp://%s\n%s%s%s\n", address, hostPort, remoteURL, key, keyFile)
 	return err
 }
 

@@ -9,7 +9,7 @@ import (
 
 func TestGreeting(t *testing.T) {
 	var said strings.Builder
-	if err := greeting.Write(&said, "127.0.0.1:8765", "/home/x/server.key"); err != nil {
+	if err := greeting.Write(&said, "127.0.0.1:8765", "https://10.0.0.1:8765", "/home/x/server.key"); err != nil {
 		t.Fatal(err)
 	}
 	for text, want := range map[string][2]string{
