@@ -39,9 +39,13 @@ const (
 // Options say which server to call. URL, if set, is its base and wins over
 // Port.
 type Options struct {
-	URL  string // as in http://127.0.0.1:8765
-	Port int    // on 127.0.0.1; 0 means that of DefaultPort, with the home of Lookup
-	// Key is sent once the server has proved that it has it. Without one, it is
+	// URL is as in http://127.0.0.1:8765, or several as CheckURLs reads them, of machines that are one: where one is not to be had, the
+	// next is called.
+	URL  string
+	Port int // on 127.0.0.1; 0 means that of DefaultPort, with the home of Lookup
+	// CA is a file with the authorities by which servers at https are known, as PEM; "" for those that the system knows.
+	CA string
+	// Key is sent, at each address of URL, once the server has proved that it has it. Without one, it is
 	// looked for by Lookup, and again where the server turns out to have another:
 	// each server makes its own.
 	Key    auth.Key
@@ -54,14 +58,15 @@ type Options struct {
 	// Without it, requests are signed once the server has refused one that was not.
 	Sign bool
 	// Retries is how often a request that may be repeated is tried again: 0 means
-	// DefaultRetries, below 0 never.
+	// DefaultRetries, and more with several addresses; below 0 never. One address after the other is one try.
 	Retries int
 }
 
 // Client calls one server.
 type Client struct {
-	base    atomic.Pointer[string] // without a slash at its end
-	home    string                 // whose server is meant, wherever it listens; "" for the one at base
+	place   atomic.Pointer[place]
+	bases   []string // of all addresses, without a slash at their ends
+	home    string   // whose server is meant, wherever it listens; "" for the one at base
 	keys    *keys
 	retries int
 	lastID  atomic.Int64
@@ -70,9 +75,9 @@ type Client struct {
 	silent  atomic.Bool // it has not, to the last try of what is tried again
 }
 
-// New returns a client. It calls nobody yet. A URL that is not http on a
-// loopback address is an error: the key would leave the machine. So is a Lookup
-// that finds no key that can be used.
+// New returns a client. It calls nobody yet. A URL that is neither https nor http on a
+// loopback address is an error: the key would leave the machine unencrypted. So is a Lookup
+// that finds no key that can be used, and a CA that cannot be read.
 func New(o Options) (*Client, error) {
 	base := o.URL
 	if base == "" {
@@ -91,29 +96,36 @@ func New(o Options) (*Client, error) {
 		}
 		base = "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	}
-	u, err := CheckURL(base)
+	bases, err := CheckURLs(base)
 	if err != nil {
 		return nil, err
 	}
-	held, err := newKeys(o.Key, o.Lookup)
+	pool, err := authorities(o.CA)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{keys: held, retries: o.Retries}
-	c.base.Store(new("http://" + u.Host))
+	held, err := newKeys(o.Key, o.Lookup, dialing{authorities: pool, file: o.CA, several: len(bases) > 1})
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{keys: held, retries: o.Retries, bases: bases}
+	c.place.Store(&place{base: bases[0]})
 	if o.Moves {
 		c.home = o.Lookup.Home
 	}
 	c.signs.Store(o.Sign)
-	if c.retries == 0 {
+	switch {
+	case c.retries == 0 && len(bases) > 1:
+		c.retries = retriesOfSeveral
+	case c.retries == 0:
 		c.retries = DefaultRetries
 	}
 	return c, nil
 }
 
 // FromEnvironment returns a client of the server that is meant where none is named, by
-// environ (KEY=VALUE): the one at NEXUS_PORT, else that of the home (NEXUS_HOME, else
-// ~/.nexus3), else the one at auth.DefaultPort; with the key in NEXUS3_API_KEY, else the one
+// environ (KEY=VALUE): the one at NEXUS_SERVER (as Options.URL, with NEXUS_CA as Options.CA), else at NEXUS_PORT, else that of the home
+// (NEXUS_HOME, else ~/.nexus3), else the one at auth.DefaultPort; with the key in NEXUS3_API_KEY, else the one
 // in the home. Errors as those of New.
 func FromEnvironment(environ []string) (*Client, error) {
 	home, err := safefile.HomeOf(environ)
@@ -124,6 +136,9 @@ func FromEnvironment(environ []string) (*Client, error) {
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
 		env[name] = value
+	}
+	if env["NEXUS_SERVER"] != "" {
+		return New(Options{URL: env["NEXUS_SERVER"], CA: env["NEXUS_CA"], Lookup: &auth.Lookup{Env: env["NEXUS3_API_KEY"], Home: home, Port: auth.DefaultPort}})
 	}
 	port, err := DefaultPort(env["NEXUS_PORT"], home)
 	if err != nil {
@@ -155,23 +170,7 @@ func DefaultPort(given, home string) (int, error) {
 	return auth.DefaultPort, nil
 }
 
-// CheckURL reads the address of a server: http on a loopback address, without a path.
-func CheckURL(text string) (*url.URL, error) {
-	u, err := url.Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("server URL: %w", err)
-	}
-	if u.Scheme != "http" || !loopback(u.Hostname()) || u.User != nil || strings.Trim(u.Path, "/") != "" {
-		return nil, fmt.Errorf("server URL %q: want http://127.0.0.1:PORT", text)
-	}
-	return u, nil
-}
-
-func loopback(host string) bool {
-	return host == "127.0.0.1" || host == "localhost" || host == "::1"
-}
-
-// transport reaches loopback directly: no proxy may see the key.
+// transport reaches servers directly: no proxy may see the key.
 func transport() *http.Transport {
 	return &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
@@ -182,8 +181,8 @@ func transport() *http.Transport {
 }
 
 // URL is the server's base, without a slash at its end. It changes where the server of a home
-// that is meant (Options.Moves) is found elsewhere.
-func (c *Client) URL() string { return *c.base.Load() }
+// that is meant (Options.Moves) is found elsewhere, and where another address is called.
+func (c *Client) URL() string { return c.place.Load().base }
 
 // Silent reports whether a connection broke or could not be had, and the server has answered no
 // request since: what could not be done is tried again meanwhile.
@@ -342,7 +341,11 @@ func (c *Client) do(r *http.Request, what string) (*http.Response, error) {
 	}
 	response, err := as.http.Do(r)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		err = fmt.Errorf("%w at %s: start one with nexus serve: %w", ErrNoServer, "http://"+r.URL.Host, err)
+		start := ""
+		if r.URL.Scheme == "http" {
+			start = "start one with nexus serve: "
+		}
+		err = fmt.Errorf("%w at %s://%s: %s%w", ErrNoServer, r.URL.Scheme, r.URL.Host, start, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", what, broken(r.Context(), err))

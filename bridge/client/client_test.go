@@ -74,7 +74,7 @@ func dial(t *testing.T, port int) *client.Client {
 
 func TestNewRefusesOtherMachines(t *testing.T) {
 	for _, url := range []string{
-		"http://example.com", "https://127.0.0.1:1", "http://10.0.0.1:8765", "http://user@127.0.0.1", "http://127.0.0.1/x", "127.0.0.1:1",
+		"http://example.com", "ftp://127.0.0.1:1", "https://", "https://example.com/x", "https://example.com?x", "https://a.example,http://b.example", "https://a.example,", "http://10.0.0.1:8765", "http://user@127.0.0.1", "http://127.0.0.1/x", "127.0.0.1:1",
 	} {
 		if _, err := client.New(client.Options{URL: url}); err == nil {
 			t.Errorf("%s is accepted", url)

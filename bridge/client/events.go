@@ -111,8 +111,9 @@ func (s eventStream) once(ctx context.Context) iter.Seq2[Event, error] {
 			yield(Event{}, err)
 			return
 		}
-		defer response.Body.Close()
-		for event, err := range readEvents(response.Body) {
+		body := s.c.hear(response.Body)
+		defer body.Close()
+		for event, err := range readEvents(body) {
 			if err != nil {
 				err = fmt.Errorf("get %s: %w", s.path, broken(ctx, err))
 			}

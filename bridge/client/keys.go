@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -23,9 +22,10 @@ type identity struct {
 	http *http.Client
 }
 
-func newIdentity(key auth.Key) *identity {
+func newIdentity(key auth.Key, how dialing) *identity {
 	t := transport()
-	t.DialContext = (&prover{key: key, dialer: net.Dialer{Timeout: dialTimeout}}).dial
+	p := &prover{key: key, dialing: how}
+	t.DialContext, t.DialTLSContext = p.dial, p.dialTLS
 	return &identity{key: key, http: &http.Client{
 		Transport: t,
 		// The key must not follow a redirect; our servers send none.
@@ -37,12 +37,13 @@ func newIdentity(key auth.Key) *identity {
 type keys struct {
 	mu     sync.Mutex   // guards all below
 	lookup *auth.Lookup // nil where the key was given
+	how    dialing
 	held   *identity
 }
 
-func newKeys(key auth.Key, lookup *auth.Lookup) (*keys, error) {
+func newKeys(key auth.Key, lookup *auth.Lookup, how dialing) (*keys, error) {
 	if !key.IsZero() || lookup == nil {
-		return &keys{held: newIdentity(key)}, nil
+		return &keys{how: how, held: newIdentity(key, how)}, nil
 	}
 	found, source, err := auth.Discover(*lookup)
 	if errors.Is(err, auth.ErrNoKey) {
@@ -52,7 +53,7 @@ func newKeys(key auth.Key, lookup *auth.Lookup) (*keys, error) {
 		return nil, fmt.Errorf("find the API key (%s): %w", cmp.Or(source, "nowhere"), err)
 	}
 	own := *lookup // its port changes
-	return &keys{lookup: &own, held: newIdentity(found)}, nil
+	return &keys{lookup: &own, how: how, held: newIdentity(found, how)}, nil
 }
 
 func (k *keys) now() *identity {
@@ -72,7 +73,7 @@ func (k *keys) refused(tried auth.Key) bool {
 	found, _, err := auth.Discover(*k.lookup)
 	if err == nil && !k.held.key.Matches(found.Reveal()) {
 		k.held.http.CloseIdleConnections() // also those that are busy, once they are idle
-		k.held = newIdentity(found)
+		k.held = newIdentity(found, k.how)
 	}
 	return !k.held.key.Matches(tried.Reveal())
 }

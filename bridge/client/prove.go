@@ -3,12 +3,15 @@ package client
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"syscall"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -21,36 +24,110 @@ import (
 // was therefore not sent: it is no nexus server, or one that has another key.
 var ErrUnproved = errors.New("the server does not have this API key, which was not sent to it")
 
+// ErrUntrusted says that what listens has not proved by a certificate to be the host that is meant. The key was not sent to it.
+var ErrUntrusted = errors.New("the server's certificate is not accepted, and the API key was not sent to it")
+
 const (
 	proofTimeout = 30 * time.Second
+	// shortTimeout bounds the handshake, and the proof, where there is another address to go to, and how long what was
+	// sent there may go unacknowledged.
+	shortTimeout = 10 * time.Second
 	maxHealth    = 4 << 10 // bytes of GET /healthz
 )
 
 // prover opens connections to servers that have the key, and to no others.
 type prover struct {
-	key    auth.Key // zero for none: then none is sent
-	dialer net.Dialer
+	key auth.Key // zero for none: then none is sent
+	dialing
+}
+
+// dialing is how servers are reached.
+type dialing struct {
+	authorities *x509.CertPool // that sign their certificates; nil for those that the system knows
+	file        string         // that has them; "" for none
+	several     bool           // there is another address for one that does not answer
+}
+
+func (d dialing) timeout() time.Duration {
+	if d.several {
+		return shortTimeout
+	}
+	return proofTimeout
+}
+
+// connect opens a connection, on which nothing is sent.
+func (d dialing) connect(ctx context.Context, network, host string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	if d.several {
+		dialer.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: shortTimeout, Interval: shortTimeout / 2, Count: 3}
+		dialer.Control = func(_, _ string, raw syscall.RawConn) error { return lostAfter(2*shortTimeout, raw) }
+	}
+	return dialer.DialContext(ctx, network, host)
+}
+
+// dialTLS is dial for a server that proves itself by its certificate, too.
+func (p *prover) dialTLS(ctx context.Context, network, host string) (net.Conn, error) {
+	conn, err := p.connect(ctx, network, host)
+	if err != nil {
+		return nil, &unsentError{err}
+	}
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	encrypted := tls.Client(conn, &tls.Config{RootCAs: p.authorities, ServerName: name, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+	limited, cancel := context.WithTimeout(ctx, p.timeout())
+	defer cancel()
+	if err := encrypted.HandshakeContext(limited); err != nil {
+		conn.Close()
+		return nil, &unsentError{p.untrusted(host, err)}
+	}
+	return p.proved(ctx, encrypted, host)
+}
+
+// untrusted says what is wrong with a handshake.
+func (d dialing) untrusted(host string, err error) error {
+	if plain, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return fmt.Errorf("%w: what listens at %s does not speak TLS: %w", ErrUntrusted, host, plain)
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok {
+		return fmt.Errorf("handshake with %s: %w", host, err)
+	}
+	way := ""
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		way = "; name the file of the server's authority (--ca, NEXUS_CA)"
+		if d.file != "" {
+			way = "; " + d.file + " has no authority that signed it"
+		}
+	}
+	return fmt.Errorf("%w: %s: %w%s", ErrUntrusted, host, err, way)
 }
 
 // dial connects, and has the server prove that it has the key (SPEC §6.5) before
 // anything else is sent. Each connection is asked: by the next one, somebody else
 // may listen.
 func (p *prover) dial(ctx context.Context, network, host string) (net.Conn, error) {
-	conn, err := p.dialer.DialContext(ctx, network, host)
+	conn, err := p.connect(ctx, network, host)
 	if err != nil {
-		return nil, err
+		return nil, &unsentError{err}
 	}
+	return p.proved(ctx, conn, host)
+}
+
+// proved is the connection, once the server has proved on it that it has the key.
+func (p *prover) proved(ctx context.Context, conn net.Conn, host string) (net.Conn, error) {
 	if p.key.IsZero() {
 		return conn, nil
 	}
-	if err := challenge(ctx, conn, host, p.key); err != nil {
-		return nil, errors.Join(err, conn.Close())
+	if err := challenge(ctx, conn, host, p.key, p.timeout()); err != nil {
+		conn.Close()
+		return nil, &unsentError{err}
 	}
 	return conn, nil
 }
 
-func challenge(ctx context.Context, conn net.Conn, host string, key auth.Key) error {
-	if err := conn.SetDeadline(time.Now().Add(proofTimeout)); err != nil {
+func challenge(ctx context.Context, conn net.Conn, host string, key auth.Key, timeout time.Duration) error {
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
@@ -87,10 +164,17 @@ func ask(conn net.Conn, host string, query url.Values, key auth.Key) (health api
 	if err != nil {
 		return health, err
 	}
+	if response.StatusCode == http.StatusBadRequest || response.StatusCode == http.StatusForbidden {
+		return health, fmt.Errorf("%w: %w", ErrUnproved, decode("healthz", body, response.StatusCode, nil)) // it says why
+	}
 	if json.Unmarshal(body, &health) != nil || response.Close || in.Buffered() > 0 {
 		return api.Health{}, nil
 	}
-	if !key.Proves(query.Get("challenge"), conn.RemoteAddr().String(), health.Proof) {
+	address := conn.RemoteAddr().String()
+	if encrypted, ok := conn.(*tls.Conn); ok {
+		address = auth.CertificateAddress(encrypted.ConnectionState().PeerCertificates[0].Raw)
+	}
+	if !key.Proves(query.Get("challenge"), address, health.Proof) {
 		health.Proof = ""
 	}
 	return health, nil

@@ -43,7 +43,7 @@ func (e *ConnError) Unwrap() error { return e.Err }
 // broken is err of a connection, unless it is the caller's doing or the server
 // could not prove itself.
 func broken(ctx context.Context, err error) error {
-	if ctx.Err() != nil || errors.Is(err, ErrUnproved) {
+	if ctx.Err() != nil || errors.Is(err, ErrUnproved) || errors.Is(err, ErrUntrusted) {
 		return err
 	}
 	return &ConnError{err}
@@ -51,16 +51,29 @@ func broken(ctx context.Context, err error) error {
 
 // again tries until it succeeds, fails for good, or was tried often enough. What
 // may not be repeated is tried again only where the server took no key of ours,
-// and so nothing else, and another key is found.
+// and so nothing else, and another key is found. One address after the other is one try.
 func (c *Client) again(ctx context.Context, repeatable bool, try func() error) error {
+	var round []error // of addresses where nothing was sent, one after the other
 	for n := 0; ; n++ {
-		key, base := c.keys.now().key, c.URL()
+		key, at := c.keys.now().key, c.place.Load()
 		err := try()
 		if err == nil {
 			return nil
 		}
-		if (errors.Is(err, ErrNoServer) || errors.Is(err, ErrUnproved)) && c.moved(base) {
+		if (errors.Is(err, ErrNoServer) || errors.Is(err, ErrUnproved)) && c.moved(at.base) {
 			continue // the request was not sent, so this is not counted
+		}
+		if unsent(err) && ctx.Err() == nil && len(round) < len(c.bases)-1 && c.next(at) {
+			round = append(round, err)
+			n--
+			continue
+		}
+		if round = append(round, err); unsent(err) && len(round) > 1 {
+			err = none(round)
+		}
+		round = nil
+		if elsewhere(err) {
+			c.next(at)
 		}
 		if keyless(err) {
 			if !c.keys.refused(key) {
@@ -72,6 +85,7 @@ func (c *Client) again(ctx context.Context, repeatable bool, try func() error) e
 			return err
 		}
 		after, ok := later(err)
+		ok = ok || draining(err) && len(c.bases) > 1
 		if errors.Is(err, ErrNoServer) && !c.mayStart() {
 			return err
 		}
@@ -87,6 +101,22 @@ func (c *Client) again(ctx context.Context, repeatable bool, try func() error) e
 	}
 }
 
+// none is the error where no address was reached.
+func none(round []error) error {
+	err := round[0]
+	for _, next := range round[1:] {
+		err = fmt.Errorf("%w; %w", err, next)
+	}
+	return err
+}
+
+// elsewhere reports whether another machine may do what this one did not. Which machine is asked for an agent of one
+// that is lost makes no difference.
+func elsewhere(err error) bool {
+	_, broke := errors.AsType[*ConnError](err)
+	return broke || draining(err) || KindOf(err) == api.KindNoQuorum || errors.Is(err, ErrUnproved) || errors.Is(err, ErrUntrusted)
+}
+
 // moved reports whether the server that is meant listens elsewhere than at base by now; then it
 // is called there.
 func (c *Client) moved(base string) bool {
@@ -100,7 +130,7 @@ func (c *Client) moved(base string) bool {
 	}
 	at.Host = net.JoinHostPort(at.Hostname(), strconv.Itoa(server.Port))
 	c.keys.move(server.Port)
-	c.base.Store(new(at.String()))
+	c.place.Store(&place{base: at.String()})
 	return true
 }
 

@@ -32,7 +32,8 @@ func stream[P, R any](
 		if err != nil {
 			return err
 		}
-		defer response.Body.Close()
+		body := c.hear(response.Body)
+		defer body.Close()
 		if more, err := tell(Event{Type: connected}); !more || err != nil {
 			return err
 		}
@@ -41,7 +42,7 @@ func stream[P, R any](
 			ok = err == nil
 			return err
 		}
-		for event, err := range readEvents(response.Body) {
+		for event, err := range readEvents(body) {
 			if err != nil {
 				return fmt.Errorf("call %s: read the stream: %w", m.Name, broken(ctx, err))
 			}
