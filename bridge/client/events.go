@@ -111,6 +111,7 @@ func (s eventStream) once(ctx context.Context) iter.Seq2[Event, error] {
 			yield(Event{}, err)
 			return
 		}
+		defer response.Body.Close()
 		body := s.c.hear(response.Body)
 		defer body.Close()
 		for event, err := range readEvents(body) {

@@ -32,6 +32,7 @@ func stream[P, R any](
 		if err != nil {
 			return err
 		}
+		defer response.Body.Close()
 		body := c.hear(response.Body)
 		defer body.Close()
 		if more, err := tell(Event{Type: connected}); !more || err != nil {

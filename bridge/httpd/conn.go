@@ -33,7 +33,7 @@ func (l listener) Accept() (net.Conn, error) {
 	}
 	one := &conn{Conn: c, raw: c, limiter: l.limiter, ending: ending{finished: make(chan struct{})}}
 	if l.remote != nil {
-		l.remote.encrypt(one)
+		l.encrypt(one)
 	}
 	l.limiter.add(one)
 	return one, nil

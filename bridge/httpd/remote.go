@@ -25,9 +25,9 @@ func (s *Server) ServeTLS(ln net.Listener) error {
 }
 
 // encrypt has a connection speak TLS from its first byte on. The handshake is part of the first Read, so it has the time of a request.
-func (s *Server) encrypt(one *conn) {
-	one.remote = s
-	one.certificate = s.access.Load().Certificate
+func (l listener) encrypt(one *conn) {
+	one.remote = l.remote
+	one.certificate = l.remote.access.Load().Certificate
 	one.Conn = tls.Server(one.raw, one.certificate.config)
 }
 
