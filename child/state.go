@@ -39,6 +39,7 @@ func (s *session) state(active protocol.Command, queued int) protocol.State {
 		Usage: s.usage.tokens(), Cost: s.usage.cost(s.Models),
 		Notes: uint64(len(s.settings.notes)), CompactAt: *s.settings.turns.CompactAt, MaxMessages: *s.settings.turns.MaxMessages,
 		MCPServers: s.Servers.Status(), Settings: s.settings.turns, Todo: s.ToolEnv.Todo().Items(),
+		CwdLost: s.State.Settings.CwdLost, LostCwd: s.State.Settings.LostCwd,
 	}
 	if active != nil {
 		_, compacting := active.(protocol.Compact)

@@ -1,6 +1,16 @@
 package protocol
 
-import "github.com/go-json-experiment/json/jsontext"
+import (
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// What becomes of an agent whose working directory is lost with a machine of a cluster.
+const (
+	CwdLostWait  = "wait"  // for the machine
+	CwdLostFresh = "fresh" // it goes on at another one, in an empty directory
+)
 
 type (
 	// State is the answer to GetState: everything the child knows about itself.
@@ -40,6 +50,17 @@ type (
 		Todo []TodoItem `json:"todo,omitempty" wire:"default"`
 		// Program is that of an agent of another make; nil for one of nexus.
 		Program *ProgramState `json:"program,omitzero"`
+		// CwdLost is fresh if the agent goes on in an empty directory where its own is lost with a machine of a cluster; nil if it waits.
+		CwdLost *string `json:"cwd_lost,omitzero"`
+		// LostCwd is the directory that it has lost so last; nil for none.
+		LostCwd *LostCwd `json:"lost_cwd,omitzero"`
+	}
+
+	// LostCwd is a working directory that an agent has lost with a machine of a cluster.
+	LostCwd struct {
+		Cwd  string    `json:"cwd"`  // absolute
+		Node string    `json:"node"` // the machine
+		At   time.Time `json:"at"`   // when another machine has taken the agent over, UTC
 	}
 
 	// TodoItem is one thing to do.

@@ -100,6 +100,10 @@ type Labels struct {
 	Depth uint64
 	// Approvals says what becomes of calls that need one; "" if nobody said it.
 	Approvals string
+	// CwdLost says what becomes of it where its directory is lost with a machine; "" if nobody said it.
+	CwdLost string
+	// LostCwd is the directory that it has lost so; nil for none.
+	LostCwd *protocol.LostCwd
 	// EnvDigest stands for the variables that it was started with.
 	EnvDigest string
 	// Cwd is where it was started, absolute, without symbolic links: where it works until

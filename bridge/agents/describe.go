@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
 
@@ -37,7 +38,10 @@ func Describe(info supervisor.Info, children int) api.AgentInfo {
 		out.Model, out.PermissionLevel = Known(u.Model), Known(u.Preset)
 		out.LastActionAt = u.LastActionAt
 	}
-	out.Cwd = Cwd(info)
+	out.Cwd, out.LostCwd = Cwd(info), info.Labels.LostCwd
+	if info.Labels.CwdLost != protocol.CwdLostWait {
+		out.CwdLost = Known(info.Labels.CwdLost)
+	}
 	return out
 }
 

@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -44,6 +45,7 @@ func (r *Registry) CheckSame(ctx context.Context, a *supervisor.Agent, given api
 		{"provider", is(given.Provider, state.Provider)},
 		{"system_prompt", is(given.SystemPrompt, state.SystemPrompt)},
 		{"approvals", is(given.Approvals, labels.Approvals) || labels.Approvals == "" && *given.Approvals == api.ApprovalsDeny},
+		{"cwd_lost", is(given.CwdLost, cmp.Or(labels.CwdLost, protocol.CwdLostWait))},
 		{"parent_agent_id", is(given.ParentAgentID, labels.Parent)},
 		{"disable_tools", lacks(protocol.Value(given.DisableTools), state.Permissions.DisabledTools)},
 		{"allowed_write_paths", given.AllowedWritePaths == nil || writesWithin(*given.AllowedWritePaths, state.Permissions.Policy.WritePaths)},

@@ -82,7 +82,7 @@ func (r *Registry) spec(p api.CreateAgentParams, up parent) (supervisor.Spec, er
 		Fresh: !r.o.Sessions.There(*p.AgentID), // [Registry.create] removes what a temporary one left
 		Labels: supervisor.Labels{
 			Parent: protocol.Value(p.ParentAgentID), Provenance: protocol.Value(p.ParentAgentID),
-			Approvals: protocol.Value(p.Approvals), EnvDigest: digest(p.Env),
+			Approvals: protocol.Value(p.Approvals), CwdLost: protocol.Value(p.CwdLost), EnvDigest: digest(p.Env),
 		},
 	}
 	if paths := s.Permissions.WritePaths; len(paths) > 0 { // none says nothing of what may be read
@@ -151,6 +151,7 @@ func (r *Registry) resume(s *supervisor.Spec) error {
 	if protocol.Value(saved.Settings.Approvals) == api.ApprovalsAsk {
 		s.Labels.Approvals = cmp.Or(s.Labels.Approvals, api.ApprovalsAsk)
 	}
+	s.Labels.CwdLost, s.Labels.LostCwd = cmp.Or(s.Labels.CwdLost, protocol.Value(saved.Settings.CwdLost)), saved.Settings.LostCwd
 	s.Labels.Provenance = cmp.Or(s.Labels.Provenance, protocol.Value(saved.Settings.ParentAgentID))
 	if line := r.line(saved); s.Labels.Parent == "" && len(line) > 0 {
 		s.Labels.Parent, s.Ancestors = line[0], line[1:]

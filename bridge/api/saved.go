@@ -54,6 +54,9 @@ type (
 		Model           *string `json:"model"`
 		PermissionLevel *string `json:"permission_level"`
 		Cwd             *string `json:"cwd"`
+		// CwdLost and LostCwd are as in list_agents.
+		CwdLost *string           `json:"cwd_lost,omitzero"`
+		LostCwd *protocol.LostCwd `json:"lost_cwd,omitzero"`
 		// Kind is that of an agent of another make.
 		Kind *string `json:"kind,omitzero"`
 		// Active says that its agent runs.

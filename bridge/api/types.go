@@ -68,6 +68,10 @@ type (
 		// How a call that needs an approval is decided: ask (see respond_permission) or
 		// deny.
 		Approvals *string `json:"approvals,omitzero" enum:"ask,deny" default:"deny" audit:"text"`
+		// What becomes of the agent where its working directory is lost with a machine of a cluster: it waits for that machine, or
+		// goes on at another one in an empty directory (fresh), and its model is told. An agent whose directory the machines share
+		// goes on there. The default is the saved one.
+		CwdLost *string `json:"cwd_lost,omitzero" enum:"wait,fresh" default:"wait" audit:"text"`
 		// Limits of the agent and of the agents that it creates. Missing ones are the
 		// configuration's.
 		Limits *Limits `json:"limits,omitzero" audit:"rule"`
@@ -269,7 +273,10 @@ type (
 		Model           *string `json:"model"`
 		PermissionLevel *string `json:"permission_level"`
 		Cwd             *string `json:"cwd"`
-		LastActionAt    *string `json:"last_action_at"` // null before the first turn
+		// CwdLost is fresh if create_agent said so. LostCwd is the directory that the agent has lost with a machine.
+		CwdLost      *string           `json:"cwd_lost,omitzero"`
+		LostCwd      *protocol.LostCwd `json:"lost_cwd,omitzero"`
+		LastActionAt *string           `json:"last_action_at"` // null before the first turn
 		// Queued is how many sends wait; RequestID is the one that runs.
 		Queued    int     `json:"queued"`
 		RequestID *string `json:"request_id"`

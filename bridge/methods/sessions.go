@@ -56,7 +56,10 @@ func (m *sessionMethods) describeSession(e sessions.Entry) api.SavedSession {
 		out.CreatedAt = new(unixSeconds(e.Header.CreatedAt))
 	}
 	out.Provenance = cmp.Or(protocol.Value(e.Settings.ParentAgentID), api.ProvenanceUser)
-	out.Model, out.Cwd = e.Settings.Model, e.Settings.Cwd
+	out.Model, out.Cwd, out.LostCwd = e.Settings.Model, e.Settings.Cwd, e.Settings.LostCwd
+	if mode := e.Settings.CwdLost; protocol.Value(mode) != protocol.CwdLostWait {
+		out.CwdLost = mode
+	}
 	if e.Settings.Program != nil {
 		out.Kind = &e.Settings.Program.Kind
 	}

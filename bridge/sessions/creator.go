@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"time"
@@ -47,7 +48,9 @@ func (c *Catalogue) renameCreator(old, name string) error {
 	created, err := c.createdBy(old, name)
 	errs := []error{err}
 	for _, id := range created {
-		errs = append(errs, c.amend(id, transcript.Settings{ParentAgentID: &name, At: time.Now().UTC()}))
+		errs = append(errs, c.amend(id, func(io.ReadSeeker) ([]transcript.Record, error) {
+			return []transcript.Record{transcript.Settings{ParentAgentID: &name, At: time.Now().UTC()}}, nil
+		}))
 	}
 	errs = slices.DeleteFunc(errs, func(err error) bool {
 		_, damaged := errors.AsType[*transcript.LineError](err)
@@ -57,15 +60,22 @@ func (c *Catalogue) renameCreator(old, name string) error {
 	return errors.Join(errs...)
 }
 
-// amend adds a record to a session that no process has open, in the place of a
-// torn write, and returns once it is on the disk.
-func (c *Catalogue) amend(id string, r transcript.Record) (err error) {
+// amend adds the records that make returns for a session, which no process has open, in the place of a
+// torn write, and returns once they are on the disk. None are added, or all.
+func (c *Catalogue) amend(id string, make func(io.ReadSeeker) ([]transcript.Record, error)) (err error) {
 	held, err := c.hold(id)
 	if err != nil {
 		return err
 	}
 	defer safefile.Release(held)
-	line, err := transcript.Append(nil, r)
+	records, err := make(held)
+	var lines []byte
+	for _, r := range records {
+		if err == nil {
+			lines, err = transcript.Append(lines, r)
+			lines = append(lines, '\n')
+		}
+	}
 	if err != nil {
 		return &Error{Name: id, Err: err}
 	}
@@ -83,7 +93,7 @@ func (c *Catalogue) amend(id string, r transcript.Record) (err error) {
 		err = f.Truncate(end)
 	}
 	if err == nil {
-		_, err = f.WriteAt(append(line, '\n'), end)
+		_, err = f.WriteAt(lines, end)
 	}
 	if err = errors.Join(err, f.Sync()); err != nil {
 		return &Error{Name: id, Err: err}

@@ -421,6 +421,10 @@ func (a *assembly) settings(f *flags, saved transcript.Settings) []transcript.Re
 	if f.approvals != asked && f.approvals != string(parent.Allow) { // all is never allowed anew by what was saved
 		now.Approvals = &f.approvals
 	}
+	if f.cwdLost != "" && f.cwdLost != cmp.Or(protocol.Value(saved.CwdLost), protocol.CwdLostWait) {
+		now.CwdLost = &f.cwdLost
+		a.options.State.Settings.CwdLost = &f.cwdLost
+	}
 	if f.settings != (protocol.TurnSettings{}) {
 		if said := f.settings.Over(protocol.Value(saved.Turns)); !reflect.DeepEqual(saved.Turns, &said) {
 			now.Turns = &said

@@ -55,7 +55,7 @@ type flags struct {
 	ascii, updates, version     bool
 	passEnv                     []string
 	hostCalls, toolOutput       bool
-	approvals                   string
+	approvals, cwdLost          string
 	approvalTimeout             time.Duration
 	durability                  string
 	maxIterations               int
@@ -101,6 +101,7 @@ func parse(args []string) (*flags, error) {
 	set.BoolVar(&f.hostCalls, "host-calls", false, "let the agent ask the parent to create, message and end other agents")
 	set.StringSliceVar(&f.passEnv, "pass-env", nil, "further variables of the environment for programs, as `A,B`")
 	set.StringVar(&f.approvals, "approvals", "deny", "how calls that need an approval are decided, `MODE`: ask the parent, deny or allow")
+	set.StringVar(&f.cwdLost, "cwd-lost", "", "what becomes of the agent where its directory is lost with a machine of a cluster, `MODE`: wait or fresh (default: the saved one, else wait)")
 	set.DurationVar(&f.approvalTimeout, "approval-timeout", parent.DefaultDeadline, "how long an approval is waited for, `DURATION`")
 	set.IntVar(&f.maxIterations, "max-iterations", child.DefaultMaxIterations, "model calls of one turn at most, `N`")
 	set.IntVar(&f.compactAt, "compact-at", child.DefaultCompactAt, "summarise old messages at `PERCENT` of the context; 0: never")
@@ -173,6 +174,8 @@ func (f *flags) check() error {
 		return fmt.Errorf(`--durability is %q, want "turn" or "os"`, f.durability)
 	case f.approvals != "ask" && f.approvals != "deny" && f.approvals != "allow":
 		return fmt.Errorf(`--approvals is %q, want "ask", "deny" or "allow"`, f.approvals)
+	case f.cwdLost != "" && f.cwdLost != protocol.CwdLostWait && f.cwdLost != protocol.CwdLostFresh:
+		return fmt.Errorf(`--cwd-lost is %q, want "wait" or "fresh"`, f.cwdLost)
 	case f.approvalTimeout <= 0:
 		return errors.New("--approval-timeout is not above 0")
 	case f.compactAt < 0 || f.compactAt > 100:

@@ -205,7 +205,7 @@ func (m *membership) store(cfg *config.Config, local *store.Local, catalogue *se
 	if m == nil {
 		return local
 	}
-	m.cwds = &cwds{catalogue: catalogue}
+	m.cwds = &cwds{catalogue: catalogue, home: cfg.Home, machine: m.o.Machine}
 	m.kept = replicated.New(replicated.Options{
 		Local: local, Root: cfg.Home.SessionsDir(), Dir: filepath.Join(cfg.Home.ClusterDir(m.o.Cluster, m.o.Machine), "agents"),
 		Shared: m.o.shared, Dirs: m.cwds, Log: m.log,

@@ -87,6 +87,7 @@ func (c *childFlags) Command(s supervisor.Spec, again bool) (stdio.Command, erro
 			permissions,
 			settings,
 			flag{"cwd", s.Cwd},
+			flag{"cwd-lost", s.Labels.CwdLost},
 			flag{"model", s.Model},
 			flag{"provider", s.Provider},
 		)...)

@@ -4,8 +4,10 @@ import (
 	"context"
 
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/forward"
 	"nexus.internal/bridge/sessions"
+	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/cluster"
@@ -66,20 +68,28 @@ func (m machines) Release(ctx context.Context, agent string) error {
 type cwds struct {
 	agents    *supervisor.Supervisor
 	catalogue *sessions.Catalogue
+	home      config.Home
+	machine   string // this one
 }
 
-// Cwd implements [replicated.Directories].
-func (c *cwds) Cwd(agent string) string {
+// Place implements [replicated.Directories].
+func (c *cwds) Place(agent string) (cwd string, fresh bool) {
 	if a, err := c.agents.Agent(agent); err == nil {
 		info := a.Info()
-		if info.Update != nil && info.Update.Cwd != "" {
-			return info.Update.Cwd
-		}
-		return info.Labels.Cwd
+		return protocol.Value(agents.Cwd(info)), info.Labels.CwdLost == protocol.CwdLostFresh
 	}
 	saved, err := c.catalogue.Summary(agent)
 	if err != nil {
-		return "" // it is not known
+		return "", false // it is not known
 	}
-	return protocol.Value(saved.Settings.Cwd)
+	return protocol.Value(saved.Settings.Cwd), protocol.Value(saved.Settings.CwdLost) == protocol.CwdLostFresh
+}
+
+// Lose implements [replicated.Directories].
+func (c *cwds) Lose(agent, machine string) error {
+	dir, err := c.home.NewCwd(agent)
+	if err != nil {
+		return err
+	}
+	return c.catalogue.LoseCwd(agent, sessions.LostCwd{Node: machine, To: dir, On: c.machine})
 }

@@ -207,3 +207,56 @@ func TestFrozenMachine(t *testing.T) {
 	b.end()
 	a.end()
 }
+
+// An agent that was created to go on without its directory does so when its machine is lost: in an empty one of its own, in which alone it may work. Its model is
+// told once, list_agents and list_sessions say so, and the machine that is back does not take it.
+func TestCwdLost(t *testing.T) {
+	t.Parallel()
+	_, a, b, c := farm(t)
+	own := t.TempDir()
+	if answer := b.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"worker","cwd":%q,"cwd_lost":"fresh","preset":"trusted"}`, own)); gjson.Get(answer, "result.agent_id").Str != "worker" {
+		t.Fatal(answer)
+	}
+	if answer := b.send("worker", "My name is Alice"); !strings.Contains(answer, "Alice") {
+		t.Fatal(answer)
+	}
+	if answer := b.call("/agent/worker", "send", `{"content":"write notes.txt: some"}`); gjson.Get(answer, "error").Exists() {
+		t.Fatal(answer)
+	}
+	if answer := b.call("/", "list_agents", `{}`); gjson.Get(answer, "result.agents.#(agent_id==worker).cwd_lost").Str != "fresh" {
+		t.Errorf("the agent is %s", answer)
+	}
+	if err := b.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = b.cmd.Wait() // that it was killed
+	untilMoved(t, a, "worker")
+	agent := gjson.Get(a.call("/", "list_agents", `{}`), "result.agents.#(agent_id==worker)")
+	cwd := agent.Get("cwd").Str
+	if agent.Get("lost_cwd.cwd").Str != own || agent.Get("lost_cwd.node").Str != "b" || agent.Get("cwd_lost").Str != "fresh" {
+		t.Errorf("it is %s", agent.Raw)
+	}
+	if info, err := os.Stat(cwd); err != nil || info.Mode().Perm() != 0o700 || !strings.Contains(cwd, "/work/worker-") {
+		t.Errorf("it works in %s: %v, %v", cwd, info, err)
+	}
+	told := gjson.Get(a.call("/agent/worker", "get_messages", `{}`), "result.messages.#(source==nexus)#")
+	if told.Get("#").Int() != 1 || !strings.Contains(told.Get("0.content").Str, own+" with it") || !strings.Contains(told.Get("0.content").Str, filepath.Join(own, "notes.txt")+".") {
+		t.Errorf("its model is told: %s", told.Raw)
+	}
+	t.Log(told.Raw)
+	for path, may := range map[string]bool{filepath.Join(cwd, "again.txt"): true, filepath.Join(own, "again.txt"): false} {
+		answer := a.send("worker", "write "+path+": more")
+		if _, err := os.Stat(path); (err == nil) != may {
+			t.Errorf("%s is written: %v, %s", path, err, answer)
+		}
+	}
+	b.again()
+	b.untilNodes("a up, b up, c up")
+	untilMoved(t, b, "worker")
+	if of := b.owner("worker"); of == "b" {
+		t.Error("the machine that is back has taken the agent")
+	}
+	for _, s := range []*live{c, b, a} {
+		s.end()
+	}
+}

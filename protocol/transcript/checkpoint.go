@@ -177,6 +177,10 @@ func (s Settings) overlay(later Settings) Settings {
 	if later.Approvals != nil {
 		s.Approvals = later.Approvals
 	}
+	choose(&s.CwdLost, later.CwdLost)
+	if later.LostCwd != nil {
+		s.LostCwd = later.LostCwd
+	}
 	if later.Permissions != nil {
 		s.Permissions = later.Permissions
 	}

@@ -63,6 +63,10 @@ type (
 		// Approvals is what becomes of a call that needs an approval, ask or deny; nil
 		// is deny. It is for the parent, which asks for it at the start.
 		Approvals *string `json:"approvals,omitzero"`
+		// CwdLost is what becomes of the agent where its directory is lost with a machine, wait or fresh; nil is wait. LostCwd is the
+		// directory that it has lost so last.
+		CwdLost *string           `json:"cwd_lost,omitzero"`
+		LostCwd *protocol.LostCwd `json:"lost_cwd,omitzero"`
 		// Turns are how turns run, as far as somebody said it for this session.
 		Turns *protocol.TurnSettings `json:"turns,omitzero"`
 		// Program is the program of another make that the agent runs as; nil for none. A session

@@ -13,6 +13,7 @@ export type CreateAgentParams = {
   network?: Array<string> | null;
   disable_tools?: Array<string> | null;
   approvals?: "ask" | "deny" | null;
+  cwd_lost?: "wait" | "fresh" | null;
   limits?: {
     tokens?: number | null;
     cost_usd?: number | null;
@@ -106,6 +107,8 @@ export type ListAgentsResult = {
     model: string | null;
     permission_level: string | null;
     cwd: string | null;
+    cwd_lost?: string;
+    lost_cwd?: { cwd: string; node: string; at: string };
     last_action_at: string | null;
     queued: number;
     request_id: string | null;
@@ -203,6 +206,8 @@ export type ListSessionsResult = {
     model: string | null;
     permission_level: string | null;
     cwd: string | null;
+    cwd_lost?: string;
+    lost_cwd?: { cwd: string; node: string; at: string };
     kind?: string;
     active: boolean;
     damaged?: string;

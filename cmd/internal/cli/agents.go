@@ -90,6 +90,7 @@ func (v *create) flags(f *pflag.FlagSet) {
 	f.Var(optional{&v.p.Cwd}, "cwd", "working directory (default: this one; a saved agent keeps its own)")
 	f.Var(optional{&v.p.SystemPrompt}, "system", "system prompt")
 	f.Var(optional{&v.p.Approvals}, "approvals", "how calls that need an approval are decided: ask (see approvals) or deny")
+	f.Var(optional{&v.p.CwdLost}, "cwd-lost", "if its directory is lost with a machine of a cluster: wait (the default) for the machine, or go on in a fresh one elsewhere")
 	f.Var(optional{&v.p.Kind}, "kind", "kind of an agent of another make (see kinds); what follows -- is its program")
 	f.Var(optional{&v.p.Home}, "program-home", "what such a program finds as HOME: own or user")
 	f.Var(optionalBool{&v.p.Sandbox}, "sandbox", "whether the kernel confines such a program: true or false")

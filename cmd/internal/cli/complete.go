@@ -23,7 +23,7 @@ const completePatience = time.Second
 var flagValues = map[string]string{
 	"agent": "AGENT", "agents": "AGENT", "model": "MODEL", "preset": "PRESET", "provider": "PROVIDER", "session": "SESSION", "types": "TYPE",
 	"cwd": "DIR", "home": "DIR", "log-dir": "DIR", "output": "table|json|yaml|name",
-	"when-busy": "queue|reject|steer", "on-crash": "fail|retry", "approvals": "ask|deny", "if-exists": "fail|use",
+	"when-busy": "queue|reject|steer", "on-crash": "fail|retry", "approvals": "ask|deny", "cwd-lost": "wait|fresh", "if-exists": "fail|use",
 }
 
 // valuesOf is the annotation of a flag with the values that it may have.

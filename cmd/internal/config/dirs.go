@@ -29,6 +29,7 @@ const (
 	logsDir     = "logs"
 	plansDir    = "plans"
 	cacheDir    = "cache"
+	workDir     = "work" // not among OwnDirs
 	clusterDir  = "cluster"
 )
 
@@ -56,6 +57,26 @@ func (h Home) CacheDir() string { return h.Path(cacheDir) }
 
 // ClusterDir holds what the machines of a cluster agree on, as this one has it. The program that keeps it makes it.
 func (h Home) ClusterDir(cluster, machine string) string { return h.Path(clusterDir, cluster, machine) }
+
+// NewCwd makes an empty directory, for its owner alone (0700), in which an agent works that has lost its own: in work, in the home. It is absolute
+// and without links. The agent's owner may remove it when the agent is gone.
+func (h Home) NewCwd(agent string) (string, error) {
+	all := h.Path(workDir)
+	if err := os.MkdirAll(all, 0o700); err != nil {
+		return "", fmt.Errorf("make a directory for %s: %w", agent, err)
+	}
+	dir, err := os.MkdirTemp(all, agent+"-")
+	if err == nil {
+		err = safefile.SyncDir(all)
+	}
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return "", fmt.Errorf("make a directory for %s: %w", agent, err)
+	}
+	return filepath.Abs(dir)
+}
 
 // Owns reports whether a directory is the home itself, or in one of OwnDirs.
 func (h Home) Owns(dir string) bool {

@@ -187,6 +187,13 @@ func (m *Mirror) take(ctx context.Context) error {
 // Before is the epoch of the owner whose message was the last one before Take; 0 if there was none.
 func (m *Mirror) Before() uint64 { return m.before }
 
+// Said is what the owner says of the agent with each message: what About was given, or before it, what the owner before Take said.
+func (m *Mirror) Said() jsontext.Value {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.about
+}
+
 // About says something of the agent with each message from now on, at most 64 KiB: another machine reads it by [Stream.Last].
 func (m *Mirror) About(about jsontext.Value) error {
 	if len(about) > maxAbout {

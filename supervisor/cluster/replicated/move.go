@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
-
-	"github.com/go-json-experiment/json"
 	"go.uber.org/zap"
 
 	"nexus.internal/supervisor"
@@ -32,6 +30,7 @@ type orphan struct {
 	since time.Time
 	asked bool // what is said of it was read
 	moves bool // it may be taken over here
+	last  bool // only if none takes it over that shares its directory
 }
 
 // Prepare sees that the files of an agent that this machine has claimed are those that were shipped last. Its records are not open.
@@ -63,7 +62,11 @@ func (s *Store) prepare(ctx context.Context, name string, a *agent) error {
 	}
 	// Nobody has shipped it since this machine has, or ever: what is here goes on.
 	if before := m.Before(); before > noted.Epoch {
-		if err := s.fetch(ctx, name, m, noted, claim.Epoch); err != nil {
+		err := s.fetch(ctx, name, m, noted, claim.Epoch)
+		if err == nil {
+			err = s.loseCwd(name, m)
+		}
+		if err != nil {
 			s.drop(a) // it is taken anew then
 			return err
 		}
@@ -83,6 +86,19 @@ func (s *Store) fetch(ctx context.Context, name string, m *mirror.Mirror, noted 
 		return nil
 	}
 	return err
+}
+
+// loseCwd has an agent whose files were fetched go on in an empty directory, if it is to and its own is another machine's.
+func (s *Store) loseCwd(name string, m *mirror.Mirror) error {
+	of, err := readAbout(name, m.Said())
+	if err != nil || !of.Fresh || of.Machine == s.node.Self() || of.Shared && s.shares(of.Cwd) {
+		return err
+	}
+	if looks, err := look(s.o.Root, name); err != nil || looks == "" {
+		return err
+	}
+	s.log.Warn("an agent has lost its directory with its machine, and goes on in an empty one", zap.String("agent", name), zap.String("cwd", of.Cwd), zap.String("machine", of.Machine))
+	return s.o.Dirs.Lose(name, of.Machine)
 }
 
 // setAside moves the files of an agent away, if there are any: they are of an earlier time than those of an epoch, which other machines have.
@@ -198,7 +214,7 @@ func (s *Store) Forget(ctx context.Context, name string) error {
 }
 
 // Orphans are the agents of machines that are gone which this one is to take over now: those that work where both share the
-// directory. Of the machines that could, each waits for those before it. It is called by one goroutine.
+// directory, and those that go on in an empty one. Of the machines that could, each waits for those before it. It is called by one goroutine.
 func (s *Store) Orphans(ctx context.Context) (agents []string) {
 	claims, gone := s.node.Claims(), map[string]bool{}
 	for _, claim := range claims {
@@ -227,52 +243,63 @@ func (s *Store) Orphans(ctx context.Context) (agents []string) {
 // takes reports whether this machine is to take over an agent now.
 func (s *Store) takes(ctx context.Context, name string, o *orphan) (takes bool, err error) {
 	switch {
-	case time.Since(o.since) < time.Duration(s.rank(name))*rankDelay:
+	case time.Since(o.since) < time.Duration(s.rank(name, o.last))*rankDelay:
 		return false, nil
 	case isTemp(name): // it has ended with its machine, and its name is free
 		return true, nil
 	}
 	if !o.asked {
-		var cwd string
-		if o.moves, cwd, err = s.movable(ctx, name); err != nil {
+		of, err := s.said(ctx, name)
+		if err != nil {
 			return false, err
 		}
-		if o.asked = true; !o.moves {
-			s.log.Info("an agent waits for its machine, as it works in a directory that is not shared", zap.String("agent", name), zap.String("cwd", cwd))
+		shares := of.Shared && s.shares(of.Cwd)
+		o.asked, o.moves, o.last = true, shares || of.Fresh, of.Shared && !shares
+		if !o.moves {
+			s.log.Info("an agent waits for its machine, as it works in a directory that is not shared", zap.String("agent", name), zap.String("cwd", of.Cwd))
+		}
+		if o.last { // it waits longer
+			return s.takes(ctx, name, o)
 		}
 	}
 	return o.moves, nil
 }
 
-// movable reads where an agent works, and reports whether it can work here.
-func (s *Store) movable(ctx context.Context, name string) (moves bool, cwd string, err error) {
+// said is what the machine of an agent said of it last.
+func (s *Store) said(ctx context.Context, name string) (of about, err error) {
 	ctx, cancel := context.WithTimeout(ctx, acceptPatience)
 	defer cancel()
 	stream, err := s.opened(ctx)
 	if err != nil {
-		return false, "", err
+		return of, err
 	}
 	_, said, err := stream.Last(ctx, name)
-	if err != nil || said == nil {
-		return false, "", err
+	if err != nil {
+		return of, err
 	}
-	var of about
-	if err := json.Unmarshal(said, &of); err != nil {
-		return false, "", fmt.Errorf("what is said of %s: %w", name, err)
-	}
-	return of.Shared && s.shares(of.Cwd), of.Cwd, nil
+	return readAbout(name, said)
 }
 
-// rank is how many of the machines that are up are to take an agent over before this one: chance, which all throw alike.
-func (s *Store) rank(name string) (rank int) {
+// rank is how many of the machines that are up are to take an agent over before this one: chance, which all throw alike. Of one that is
+// to be taken by the others first, they all are.
+func (s *Store) rank(name string, last bool) (rank int) {
 	weight := func(machine string) uint64 {
 		h := fnv.New64a()
 		_, _ = h.Write([]byte(machine + "\x00" + name)) // it does not fail
 		return h.Sum64()
 	}
 	own := weight(s.node.Self())
+	if last { // behind the last of the others
+		rank++
+	}
 	for _, m := range s.node.Machines() {
-		if m.State == cluster.Up && m.Name != s.node.Self() && weight(m.Name) > own {
+		if m.State != cluster.Up || m.Name == s.node.Self() {
+			continue
+		}
+		if last {
+			rank++
+		}
+		if weight(m.Name) > own {
 			rank++
 		}
 	}

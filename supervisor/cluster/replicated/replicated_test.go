@@ -25,10 +25,23 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // long bounds what machines do on a busy one.
 const long = 2 * time.Minute
 
-// where says that all agents work in a directory.
-type where string
+// where says that all agents work in a directory, and go on in an empty one if it begins with this word.
+type where struct {
+	*machine
+	cwd string
+}
 
-func (w where) Cwd(string) string { return string(w) }
+const fresh = "fresh:"
+
+func (w where) Place(string) (cwd string, anew bool) {
+	cwd, anew = strings.CutPrefix(w.cwd, fresh)
+	return cwd, anew
+}
+
+func (w where) Lose(agent, machine string) error {
+	w.says(agent, "without-"+machine)
+	return nil
+}
 
 // machine is one of a cluster, with a home.
 type machine struct {
@@ -59,7 +72,7 @@ func startSharing(t *testing.T, nats *clustertest.Machine, home, cwd string, dir
 	}
 	m := &machine{t: t, nats: nats, node: node, home: home}
 	m.local = store.NewLocal(store.Options{Layout: store.Layout{Named: m.path(""), Temp: filepath.Join(home, "temp")}})
-	m.Store = replicated.New(replicated.Options{Local: m.local, Root: m.path(""), Dir: filepath.Join(home, "cluster"), Shared: dirs, Dirs: where(cwd)})
+	m.Store = replicated.New(replicated.Options{Local: m.local, Root: m.path(""), Dir: filepath.Join(home, "cluster"), Shared: dirs, Dirs: where{m, cwd}})
 	stopped := false
 	m.stop = func() {
 		if !stopped {
@@ -322,6 +335,79 @@ func TestBound(t *testing.T) {
 	a.ShipAll(within(t))
 	a.stop()
 	b.takes("worker")
+}
+
+// An agent that is to go on in an empty directory is taken over where its own is not shared, once, by each machine that takes it over; one that
+// shares the directory comes first, and there it keeps that.
+func TestFresh(t *testing.T) {
+	farm := clustertest.Start(t, 3)
+	home := t.TempDir()
+	a := start(t, farm[0], home, fresh+"/home/alone")
+	b := start(t, farm[1], t.TempDir(), fresh+"/home/new")
+	c := start(t, farm[2], t.TempDir(), fresh+"/home/new")
+	a.claim("worker")
+	r := a.open("worker", true)
+	a.turn(r, "worker", "one")
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	a.stop()
+	b.takes("worker")
+	if got := b.said("worker"); got != "one without-a" {
+		t.Errorf("on the next machine it has said %q", got)
+	}
+	r = b.open("worker", false)
+	b.turn(r, "worker", "two")
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	a = start(t, farm[0], home, fresh+"/home/alone")
+	if got := a.Orphans(within(t)); got != nil || a.GiveUp(within(t), "worker") != nil {
+		t.Errorf("the machine that is back is to take over %v", got)
+	}
+	if owner, _ := a.node.Owner("worker"); owner.Machine != "b" || a.said("worker") != "" {
+		t.Errorf("when its machine is back, %s has the agent, and the machine %q", owner.Machine, a.said("worker"))
+	}
+	b.stop()
+	c.takes("worker")
+	if got := c.said("worker"); got != "one without-a two without-b" {
+		t.Errorf("on the third machine it has said %q", got)
+	}
+}
+
+// Where the directory is shared by one of two machines that may have the agent, that one takes it, and the agent keeps its directory.
+func TestFreshAndShared(t *testing.T) {
+	farm := clustertest.Start(t, 3)
+	a := start(t, farm[0], t.TempDir(), fresh+shared)
+	b := startSharing(t, farm[1], t.TempDir(), fresh+"/home/new")
+	c := start(t, farm[2], t.TempDir(), fresh+"/home/new")
+	for _, agent := range []string{"one", "two", "three", "four"} { // chance would not leave all to c
+		a.claim(agent)
+		r := a.open(agent, true)
+		a.turn(r, agent, "first")
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	a.stop()
+	until(t, "c has all", func() bool {
+		for _, m := range []*machine{b, c} {
+			for _, agent := range m.Orphans(within(t)) {
+				if m == b {
+					t.Fatalf("b, which does not share its directory, is to take over %s", agent)
+				}
+				if err := m.TakeOver(within(t), agent); err != nil {
+					t.Log(err) // it is tried again
+				}
+			}
+		}
+		return len(c.node.Owned()) == 4
+	})
+	for _, agent := range c.node.Owned() {
+		if got := c.said(agent); got != "first" {
+			t.Errorf("%s has said %q", agent, got)
+		}
+	}
 }
 
 // Without a majority no prompt is accepted and no outcome told; with one, it is. A server that ends does not wait.

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
 	"nexus.internal/protocol/ratelimit"
@@ -29,9 +30,24 @@ func paths(agent string) []string {
 
 // about is what the machine that has an agent says of it to those that may take it over.
 type about struct {
+	// Machine is the one that says it.
+	Machine string `json:"machine,omitzero"`
 	// Cwd is where it works; Shared says that its machine shares that directory.
 	Cwd    string `json:"cwd,omitzero"`
 	Shared bool   `json:"shared,omitzero"`
+	// Fresh says that it goes on elsewhere in an empty directory if it loses its own.
+	Fresh bool `json:"fresh,omitzero"`
+}
+
+// readAbout reads what was said; nothing was if it is empty.
+func readAbout(agent string, said jsontext.Value) (of about, err error) {
+	if len(said) == 0 {
+		return of, nil
+	}
+	if err := json.Unmarshal(said, &of); err != nil {
+		return of, fmt.Errorf("what is said of %s: %w", agent, err)
+	}
+	return of, nil
 }
 
 // shares reports whether this machine shares a directory.
@@ -88,8 +104,8 @@ func (s *Store) ship(ctx context.Context, name string, a *agent) error {
 	if err != nil {
 		return err
 	}
-	cwd := s.o.Dirs.Cwd(name)
-	said, err := json.Marshal(about{Cwd: cwd, Shared: s.shares(cwd)})
+	cwd, fresh := s.o.Dirs.Place(name)
+	said, err := json.Marshal(about{Machine: s.node.Self(), Cwd: cwd, Shared: s.shares(cwd), Fresh: fresh})
 	if err != nil {
 		return err
 	}

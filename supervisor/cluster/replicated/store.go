@@ -35,8 +35,12 @@ const (
 
 // Directories tell where agents work. It is safe for concurrent use.
 type Directories interface {
-	// Cwd is the working directory of an agent, running or saved; "" if it is not known.
-	Cwd(agent string) string
+	// Place is the working directory of an agent, running or saved; "" if it is not known. Fresh says that the agent is to go on in an
+	// empty one elsewhere if it loses that with its machine.
+	Place(agent string) (cwd string, fresh bool)
+	// Lose gives an agent an empty directory in the place of the one that it has lost with a machine. Its session is saved here and no
+	// process has it open. What it did before, it may do again.
+	Lose(agent, machine string) error
 }
 
 // Options say what is kept.

@@ -32,6 +32,7 @@ class SyncMethods:
         network: Optional[List[str]] = None,
         disable_tools: Optional[List[str]] = None,
         approvals: Literal["ask", "deny", None] = None,
+        cwd_lost: Literal["wait", "fresh", None] = None,
         limits: Optional[Union[params.Limits, results.Limits]] = None,
         settings: Optional[Union[params.TurnSettings, results.TurnSettings]] = None,
         parent_agent_id: Optional[str] = None,

@@ -58,6 +58,12 @@ class DestroyAgent(TypedDict):
     agent_id: str
 
 
+class LostCwd(TypedDict):
+    cwd: str
+    node: str
+    at: str
+
+
 class PermissionOption(TypedDict):
     option_id: str
     name: str
@@ -133,6 +139,8 @@ class _AgentInfo(TypedDict):
 class AgentInfo(_AgentInfo, total=False):
     node: str
     kind: str
+    cwd_lost: str
+    lost_cwd: LostCwd
     pending: List[PermissionRequest]
     unsaved_permissions: Permissions
 
@@ -195,6 +203,8 @@ class _SavedSession(TypedDict):
 
 class SavedSession(_SavedSession, total=False):
     node: str
+    cwd_lost: str
+    lost_cwd: LostCwd
     kind: str
     damaged: str
 
