@@ -28,6 +28,7 @@ var (
 	ErrUnrecorded   = errors.New("the request could not be recorded") // nothing was accepted
 	// Of agents whose records several machines have. What became of a turn that ends with one of them the records say.
 	ErrMoved      = errors.New("another machine has the agent now")
+	ErrNoRoom     = errors.New("the machines that keep the agent's records have no room for more")
 	ErrNoMajority = errors.New("a majority of the machines that keep the agent's records is not reached")
 )
 

@@ -39,7 +39,7 @@ type Records interface {
 	Accept(id string, digest [sha256.Size]byte) error
 	// End records the outcome of r.TurnID.
 	End(r Result)
-	// Settle returns once all that was recorded is wherever it is kept. The error is ErrMoved or ErrNoMajority: no outcome is
+	// Settle returns once all that was recorded is wherever it is kept. The error is ErrMoved, ErrNoRoom or ErrNoMajority: no outcome is
 	// to be told that was recorded last, as there may be another one elsewhere.
 	Settle() error
 	Close() error

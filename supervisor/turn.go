@@ -89,7 +89,7 @@ const (
 // Result is what a turn gave.
 type Result struct {
 	TurnID string
-	// Outcome is "" only with an Err that is ErrMoved or ErrNoMajority: it is not known here.
+	// Outcome is "" only with an Err that is ErrMoved, ErrNoRoom or ErrNoMajority: it is not known here.
 	Outcome Outcome
 	// Text is all that the model said, at most MaxText bytes. What was said
 	// before and after a tool call is set apart by an empty line.

@@ -144,7 +144,7 @@ var (
 		KindUnsupported,
 	}
 	changeErrors = append(childErrors[:len(childErrors):len(childErrors)], KindStorageFull)
-	turnErrors   = append(modelErrors[:len(modelErrors):len(modelErrors)], KindAgentBusy, KindRequestIDConflict, KindWouldDeadlock)
+	turnErrors   = append(modelErrors[:len(modelErrors):len(modelErrors)], KindAgentBusy, KindRequestIDConflict, KindWouldDeadlock, KindStorageFull)
 	// modelErrors are of all that asks a model's service.
 	modelErrors = append(childErrors[:len(childErrors):len(childErrors)], KindCredentials, KindUnreachable, KindBudgetExceeded, KindContentRefused)
 )

@@ -241,6 +241,8 @@ func ofMachines(err error) *api.Error {
 	switch {
 	case errors.Is(err, supervisor.ErrMoved):
 		return apiError(api.KindNodeUnreachable, err, askAgain)
+	case errors.Is(err, supervisor.ErrNoRoom):
+		return apiError(api.KindStorageFull, err, "Delete sessions that nobody needs, or start the servers with a larger --cluster-bytes, then send it again.")
 	case errors.Is(err, supervisor.ErrNoMajority):
 		return apiError(api.KindNoQuorum, err, askAgain)
 	}

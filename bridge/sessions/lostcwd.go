@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/transcript"
@@ -26,7 +28,7 @@ type LostCwd struct {
 // LoseCwd has a saved session, which no process has open, go on in another directory than its own, which is lost: it works there, what it
 // may do in the lost one it may do there, and its model is told. It fails with an *Error of ErrNotFound or ErrInUse, or if the session cannot be
 // read; then nothing has changed.
-func (c *Catalogue) LoseCwd(id string, lost LostCwd) error {
+func LoseCwd(c *Catalogue, id string, lost LostCwd) error {
 	return c.amend(id, func(session io.ReadSeeker) ([]transcript.Record, error) {
 		s, _, err := transcript.Parse(session)
 		if err != nil {
@@ -56,7 +58,7 @@ func (l LostCwd) records(s *transcript.State, now time.Time) []transcript.Record
 	if len(s.Messages) == 0 { // it knows of no file
 		return records
 	}
-	turn := "cwd-lost-" + fmt.Sprint(now.UnixMilli())
+	turn := uuid.NewString()
 	return append(records,
 		transcript.Message{Message: protocol.Message{Role: protocol.RoleUser, Content: l.note(s.Messages, from), TurnID: turn, Source: "nexus", At: now}},
 		transcript.TurnEnd{TurnID: turn, Outcome: transcript.Outcome(protocol.StopCompleted), At: now},

@@ -48,7 +48,7 @@ func TestLoseCwd(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, c.Path("worker"), string(text)+string(lines)+`{"type":"message","mess`)
-	if err := c.LoseCwd("worker", sessions.LostCwd{Node: "a", To: "/home/new", On: "b"}); err != nil {
+	if err := sessions.LoseCwd(c, "worker", sessions.LostCwd{Node: "a", To: "/home/new", On: "b"}); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.Open(c.Path("worker"))
@@ -83,7 +83,7 @@ func TestLoseCwd(t *testing.T) {
 	if last.Role != protocol.RoleUser || last.Source != "nexus" || strings.Contains(last.Content, "elsewhere") || s.Messages[len(s.Messages)-2].ToolCallID != "b" {
 		t.Errorf("it is told by %+v, after %+v", last, s.Messages[len(s.Messages)-2])
 	}
-	if err := c.LoseCwd("nobody", sessions.LostCwd{To: "/home/new"}); !errors.Is(err, sessions.ErrNotFound) {
+	if err := sessions.LoseCwd(c, "nobody", sessions.LostCwd{To: "/home/new"}); !errors.Is(err, sessions.ErrNotFound) {
 		t.Errorf("of nobody: %v", err)
 	}
 }

@@ -33,6 +33,7 @@ type clusterOptions struct {
 	credentials string
 	labels      map[string]string
 	maxAgents   uint32
+	maxBytes    int64    // of the agents of all machines
 	shared      []string // directories; absolute once complete
 	program     string   // the path of nexus-cluster; "" with nats
 }
@@ -47,8 +48,15 @@ func (o *clusterOptions) flags(set *pflag.FlagSet) {
 	set.StringVar(&o.credentials, "nats-creds", "", "`FILE` with the credentials for --nats")
 	set.StringToStringVar(&o.labels, "label", nil, "`NAME=VALUE` that tells what this machine is good for; may be repeated")
 	set.StringArrayVar(&o.shared, "shared-path", nil, "`DIR` that other machines have at the same place, such as a network's: agents that work in it are taken over by others that say so, too, when this machine is gone; may be repeated")
+	set.Int64Var(&o.maxBytes, "cluster-bytes", defaultClusterBytes, "`BYTES` that the machines keep of all agents together, the same on each machine; 0 for no bound but their disks (with --nats the default is 0)")
 	set.Uint32Var(&o.maxAgents, "max-agents", 0, "agents that this machine takes, as it tells the others; 0 for no bound")
 }
+
+// defaultClusterBytes bounds what the machines keep of all agents together.
+const (
+	defaultClusterBytes = 64 << 30
+	minClusterBytes     = 1 << 20
+)
 
 // on reports whether the server is a machine of a cluster.
 func (o *clusterOptions) on() bool { return o.Cluster != "" || o.files != "" }
@@ -56,12 +64,18 @@ func (o *clusterOptions) on() bool { return o.Cluster != "" || o.files != "" }
 // complete takes what the files say, finds the program, and says what is wrong.
 func (o *clusterOptions) complete(set *pflag.FlagSet) error {
 	if !o.on() {
-		for _, name := range []string{"machine", "listen-cluster", "join", "nats", "nats-creds", "label", "max-agents", "shared-path"} {
+		for _, name := range []string{"machine", "listen-cluster", "join", "nats", "nats-creds", "label", "max-agents", "cluster-bytes", "shared-path"} {
 			if set.Changed(name) {
 				return cli.Usage("--%s is of a machine in a cluster: say --cluster NAME or --cluster-files DIR", name)
 			}
 		}
 		return nil
+	}
+	if o.maxBytes < 0 || o.maxBytes > 0 && o.maxBytes < minClusterBytes {
+		return cli.Usage("--cluster-bytes must be 0 or at least %d, not %d", minClusterBytes, o.maxBytes)
+	}
+	if o.nats != "" && !set.Changed("cluster-bytes") {
+		o.maxBytes = 0
 	}
 	for label, value := range o.labels {
 		if err := cluster.CheckLabel(label, value); err != nil {
@@ -208,7 +222,7 @@ func (m *membership) store(cfg *config.Config, local *store.Local, catalogue *se
 	m.cwds = &cwds{catalogue: catalogue, home: cfg.Home, machine: m.o.Machine}
 	m.kept = replicated.New(replicated.Options{
 		Local: local, Root: cfg.Home.SessionsDir(), Dir: filepath.Join(cfg.Home.ClusterDir(m.o.Cluster, m.o.Machine), "agents"),
-		Shared: m.o.shared, Dirs: m.cwds, Log: m.log,
+		Shared: m.o.shared, MaxBytes: m.o.maxBytes, Dirs: m.cwds, Log: m.log,
 	})
 	return m.kept
 }

@@ -91,5 +91,5 @@ func (c *cwds) Lose(agent, machine string) error {
 	if err != nil {
 		return err
 	}
-	return c.catalogue.LoseCwd(agent, sessions.LostCwd{Node: machine, To: dir, On: c.machine})
+	return sessions.LoseCwd(c.catalogue, agent, sessions.LostCwd{Node: machine, To: dir, On: c.machine})
 }

@@ -39,6 +39,10 @@ type Options struct {
 	Log *zap.Logger
 }
 
+// maxStore is how many bytes the streams may have together: more than there are. They have bounds of their own, of which each is known on all
+// machines alike; a machine that reaches its bound of all would lead and follow none.
+const maxStore = 1 << 50
+
 // patience bounds the start: the server may have much to read.
 const patience = 30 * time.Second
 
@@ -73,7 +77,7 @@ func (o *Options) server(secret string) (*server.Options, error) {
 	e := &server.Options{
 		ServerName: o.Machine, NoSigs: true,
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, Authorization: secret, // without a port of its own it joins no other
-		JetStream: true, StoreDir: o.Dir, SyncAlways: true,
+		JetStream: true, StoreDir: o.Dir, SyncAlways: true, JetStreamMaxStore: maxStore,
 		Cluster: server.ClusterOpts{Name: o.Name, Host: host, Port: port, TLSTimeout: 5, NoAdvertise: true},
 	}
 	if o.TLS != nil {

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -25,6 +26,8 @@ var (
 	ErrFenced = errors.New("another machine has the agent, and what this one has of it is taken no more")
 	// ErrTooLarge says that an agent's files are more than are kept.
 	ErrTooLarge = errors.New("the agent's files are too large to be kept on several machines")
+	// ErrFull says that the stream has as many bytes as it may have, or a machine has no room for more: what is there stays.
+	ErrFull = errors.New("the machines keep as much of agents as they may")
 	// ErrUnreadable says that what was shipped is damaged, or of a later version: asking again does not help.
 	ErrUnreadable = errors.New("it is not read")
 	// ErrNothing says that no files of an agent were shipped.
@@ -50,6 +53,10 @@ const (
 	noReplicas = 10074
 )
 
+// full is how a server of NATS says that there is no room: JSStreamStoreFailedErrF, of the stream's own bound, JSAccountResourcesExceededErr,
+// JSInsufficientResourcesErr and JSStorageResourcesExceededErr.
+var full = []jetstream.ErrorCode{10077, 10002, 10023, 10047}
+
 // Stream is where the machines of a cluster keep the files of their agents. Its methods may be called from any goroutine.
 type Stream struct {
 	js       jetstream.JetStream
@@ -58,12 +65,13 @@ type Stream struct {
 }
 
 // Open opens the stream of a cluster, and makes it if there is none: on so many machines, 1 to 5, or on one if NATS has one
-// server alone. It waits for a majority of them.
-func Open(ctx context.Context, js jetstream.JetStream, cluster string, replicas int) (*Stream, error) {
+// server alone. It waits for a majority of them. Together, the files have at most so many bytes there; 0 is no bound but the disks.
+func Open(ctx context.Context, js jetstream.JetStream, cluster string, replicas int, bytes int64) (*Stream, error) {
 	s := &Stream{js: js, subjects: "nexus." + cluster + ".files."}
 	wanted := jetstream.StreamConfig{
 		Name: "nexus_" + cluster + "_files", Description: "the files of agents", Subjects: []string{s.subjects + "*"}, Replicas: replicas,
-		Storage: jetstream.FileStorage, MaxMsgSize: 2*chunk + maxAbout, // no AllowDirect: the last message is asked of a machine that may lag behind
+		Storage: jetstream.FileStorage, MaxBytes: cmp.Or(bytes, -1), Discard: jetstream.DiscardNew, // the older ones are needed
+		MaxMsgSize: 2*chunk + maxAbout, // no AllowDirect: the last message is asked of a machine that may lag behind
 	}
 	err := retry(ctx, func(ctx context.Context) (err error) {
 		s.stream, err = js.CreateOrUpdateStream(ctx, wanted)
@@ -216,7 +224,7 @@ func retry(ctx context.Context, ask func(context.Context) error) error {
 		err := ask(asked)
 		cancel()
 		refused, answered := errors.AsType[*jetstream.APIError](err)
-		if err == nil || answered && refused.Code < unavailable || errors.Is(err, ErrFenced) || errors.Is(err, ErrUnreadable) || ctx.Err() != nil {
+		if err == nil || answered && refused.Code < unavailable || errors.Is(err, ErrFenced) || errors.Is(err, ErrUnreadable) || errors.Is(err, ErrFull) || ctx.Err() != nil {
 			return err
 		}
 		if ratelimit.Sleep(ctx, retryEvery) != nil {
@@ -241,6 +249,9 @@ func (m *Mirror) publish(ctx context.Context, msg message, pieces ...[]byte) err
 			return nil
 		}
 		refused, is := errors.AsType[*jetstream.APIError](err)
+		if is && slices.Contains(full, refused.ErrorCode) {
+			return fmt.Errorf("%w: %w", ErrFull, err)
+		}
 		if !is || refused.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequence && refused.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequenceConstant {
 			return err
 		}
@@ -273,17 +284,27 @@ func (m *Mirror) Remove(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.about = nil
-	if err := m.publish(ctx, message{}); err != nil { // a later owner's stays
-		return fmt.Errorf("mirror %s: %w", m.o.Agent, err)
+	err := m.publish(ctx, message{}) // a later owner's stays
+	if errors.Is(err, ErrFull) {     // what is removed makes room for it
+		if err = m.purge(ctx); err == nil {
+			err = m.publish(ctx, message{})
+		}
 	}
-	err := retry(ctx, func(ctx context.Context) error {
-		return m.s.stream.Purge(ctx, jetstream.WithPurgeSubject(m.subject), jetstream.WithPurgeSequence(m.last))
-	})
+	if err == nil {
+		err = m.purge(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("mirror %s: %w", m.o.Agent, err)
 	}
 	m.shipped, m.whole = map[string]shipped{}, false
 	return nil
+}
+
+// purge removes all that was shipped before the last message, which is ours.
+func (m *Mirror) purge(ctx context.Context) error {
+	return retry(ctx, func(ctx context.Context) error {
+		return m.s.stream.Purge(ctx, jetstream.WithPurgeSubject(m.subject), jetstream.WithPurgeSequence(m.last))
+	})
 }
 
 // ours reports whether a path is one that is mirrored.

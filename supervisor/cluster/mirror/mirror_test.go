@@ -54,7 +54,7 @@ var paths = []string{"worker.jsonl", "worker.records", "worker.images"}
 
 func stream(t *testing.T, m *clustertest.Machine) *Stream {
 	t.Helper()
-	s, err := Open(within(t), m.JetStream, "farm", 3)
+	s, err := Open(within(t), m.JetStream, "farm", 3, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go.uber.org/zap"
 	"hash/fnv"
 	"io/fs"
 	"maps"
@@ -11,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
-	"go.uber.org/zap"
 
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/cluster"

@@ -16,6 +16,7 @@ import (
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/cluster/clustertest"
+	"nexus.internal/supervisor/cluster/mirror"
 	"nexus.internal/supervisor/cluster/replicated"
 	"nexus.internal/supervisor/store"
 )
@@ -407,6 +408,42 @@ func TestFreshAndShared(t *testing.T) {
 		if got := c.said(agent); got != "first" {
 			t.Errorf("%s has said %q", agent, got)
 		}
+	}
+}
+
+// Where the machines have no more room, a prompt is refused at once, and an outcome that is not kept is not told; what is deleted makes room.
+func TestNoRoom(t *testing.T) {
+	farm := clustertest.Start(t, 3)
+	a := start(t, farm[0], t.TempDir(), shared)
+	until(t, "the bound holds", func() bool { // the server may just be making the stream
+		_, err := mirror.Open(within(t), farm[0].JetStream, "farm", 3, 1<<20)
+		return err == nil
+	})
+	a.claim("worker")
+	r := a.open("worker", true)
+	a.turn(r, "worker", "one")
+	if err := r.Accept("two", [32]byte{}); err != nil {
+		t.Fatal(err)
+	}
+	a.says("worker", strings.Repeat("much ", 400_000))
+	r.End(supervisor.Result{TurnID: "two", Outcome: supervisor.Completed})
+	if err := r.Settle(); !errors.Is(err, supervisor.ErrNoRoom) {
+		t.Errorf("an outcome without room: %v", err)
+	}
+	if err := r.Accept("three", [32]byte{}); !errors.Is(err, supervisor.ErrNoRoom) {
+		t.Errorf("a prompt without room: %v", err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := a.Forget(within(t), "worker"); err != nil {
+		t.Fatalf("without room, nothing is removed: %v", err)
+	}
+	a.claim("other")
+	r = a.open("other", true)
+	a.turn(r, "other", "one")
+	if err := r.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -53,6 +53,8 @@ type Options struct {
 	// Shared are the directories that other machines have, too: absolute, without links. Agents that work in them
 	// may be taken over.
 	Shared []string
+	// MaxBytes bounds what the machines keep of all agents together; 0 for no bound but their disks.
+	MaxBytes int64
 	// Dirs tells where agents work. Required.
 	Dirs Directories
 	Log  *zap.Logger // nil logs nothing
@@ -149,7 +151,7 @@ func (s *Store) opened(ctx context.Context) (*mirror.Stream, error) {
 	if s.stream != nil {
 		return s.stream, nil
 	}
-	stream, err := mirror.Open(ctx, s.node.JetStream(), s.node.Cluster(), s.node.Replicas())
+	stream, err := mirror.Open(ctx, s.node.JetStream(), s.node.Cluster(), s.node.Replicas(), s.o.MaxBytes)
 	if err == nil {
 		s.stream = stream
 	}
@@ -163,6 +165,8 @@ func reason(err error) error {
 		return err
 	case errors.Is(err, mirror.ErrFenced):
 		return fmt.Errorf("%w: %w", supervisor.ErrMoved, err)
+	case errors.Is(err, mirror.ErrFull):
+		return fmt.Errorf("%w: %w", supervisor.ErrNoRoom, err)
 	}
 	_, ofPath := errors.AsType[*fs.PathError](err)
 	_, ofLink := errors.AsType[*os.LinkError](err)
