@@ -32,7 +32,8 @@ func TestLoseCwd(t *testing.T) {
 	}
 	var lines []byte
 	for _, r := range []transcript.Record{
-		transcript.Allowance{Allowance: inside, At: begun}, transcript.Allowance{Allowance: outside, At: begun},
+		transcript.Allowance{Allowance: inside, At: begun},
+		transcript.Allowance{Allowance: outside, At: begun},
 		transcript.Message{Message: protocol.Message{Role: protocol.RoleUser, Content: "begin", TurnID: "1", At: begun}},
 		transcript.Message{Message: protocol.Message{Role: protocol.RoleAssistant, ToolCalls: []protocol.ToolCall{{ID: "a", Name: "t", Input: []byte(`{}`)}, {ID: "b", Name: "t", Input: []byte(`{}`)}}, At: begun}},
 		transcript.Message{Message: protocol.Message{Role: protocol.RoleTool, ToolCallID: "a", Changed: append(changed, "/elsewhere/x"), At: begun}},
@@ -66,7 +67,8 @@ func TestLoseCwd(t *testing.T) {
 	}
 	want := []protocol.Permissions{
 		{Preset: "trusted", AllowedPaths: []string{"/srv/data"}, BlockedPaths: []string{"/home/new/keys"}},
-		{Preset: "trusted", AllowedPaths: []string{"/home/new"}}, {Preset: "trusted", AllowedPaths: []string{"/home/new"}},
+		{Preset: "trusted", AllowedPaths: []string{"/home/new"}},
+		{Preset: "trusted", AllowedPaths: []string{"/home/new"}},
 	}
 	if diff := cmp.Diff(want, []protocol.Permissions{*now.Permissions, *now.Ceiling, *now.Granted}); diff != "" {
 		t.Errorf("what it may do: -want +got:\n%s", diff)

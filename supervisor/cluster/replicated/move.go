@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"go.uber.org/zap"
 	"hash/fnv"
 	"io/fs"
 	"maps"
@@ -12,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"go.uber.org/zap"
 
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/cluster"
