@@ -1,6 +1,6 @@
 // Package mirror keeps the files of an agent on several machines, in a stream of NATS JetStream.
 //
-//	stream, err := mirror.Open(ctx, js, "farm", 3)
+//	stream, err := mirror.Open(ctx, js, "farm", 3, 0)
 //	m, err := stream.Take(ctx, mirror.Options{Agent: "worker-1", Epoch: claim.Epoch, Root: sessions, Paths: paths, Scratch: dir})
 //	err = m.Restore(ctx, nil) // only after another machine had the agent: its files as they were shipped last
 //	err = m.Sync(ctx)    // what is on this machine's disk now is on a majority's
