@@ -60,6 +60,13 @@ type Options struct {
 	// Retries is how often a request that may be repeated is tried again: 0 means
 	// DefaultRetries, and more with several addresses; below 0 never. One address after the other is one try.
 	Retries int
+	// Dialer connects to the server; nil is a net.Dialer. A server in a network namespace of its own is reached by one.
+	Dialer Dialer
+}
+
+// Dialer makes connections, as net.Dialer does. It is safe for concurrent use.
+type Dialer interface {
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Client calls one server.
@@ -104,7 +111,7 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	held, err := newKeys(o.Key, o.Lookup, dialing{authorities: pool, file: o.CA, several: len(bases) > 1})
+	held, err := newKeys(o.Key, o.Lookup, dialing{authorities: pool, file: o.CA, several: len(bases) > 1, by: o.Dialer})
 	if err != nil {
 		return nil, err
 	}

@@ -46,6 +46,7 @@ type dialing struct {
 	authorities *x509.CertPool // that sign their certificates; nil for those that the system knows
 	file        string         // that has them; "" for none
 	several     bool           // there is another address for one that does not answer
+	by          Dialer         // nil for a net.Dialer
 }
 
 func (d dialing) timeout() time.Duration {
@@ -57,6 +58,9 @@ func (d dialing) timeout() time.Duration {
 
 // connect opens a connection, on which nothing is sent.
 func (d dialing) connect(ctx context.Context, network, host string) (net.Conn, error) {
+	if d.by != nil {
+		return d.by.DialContext(ctx, network, host)
+	}
 	dialer := net.Dialer{Timeout: dialTimeout}
 	if d.several {
 		dialer.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: shortTimeout, Interval: shortTimeout / 2, Count: 3}

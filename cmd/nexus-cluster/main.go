@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/pflag"
@@ -40,6 +41,9 @@ It writes where it takes clients, and the token that they send:
 
 Flags:
 %s`
+
+// checkEvery is how often is looked whether the server keeps what it is told.
+const checkEvery = time.Second
 
 // maxLine bounds the line on stdin, in bytes: the addresses of a hundred machines are much less.
 const maxLine = 64 << 10
@@ -137,11 +141,20 @@ func serve(ctx context.Context, f *flags, errs logsink.Sink, stdin *bufio.Reader
 	if _, err := stdout.Write(append(line, '\n')); err != nil {
 		return err
 	}
-	select {
-	case <-ended:
-	case <-ctx.Done():
+	every := time.NewTicker(checkEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-ended:
+			return nil
+		case <-ctx.Done():
+			return nil
+		case <-every.C:
+			if err := e.Check(); err != nil { // whoever started us does so again
+				return err
+			}
+		}
 	}
-	return nil
 }
 
 // readOptions reads the line that says what to run.

@@ -66,7 +66,7 @@ func addChaos(app *cli.App) {
 	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "seed of the plan (default: a random one; it is printed)")
 	cmd.Flags().IntVar(&o.agents, "agents", 20, "number of agents; a third of them is not attacked")
 	cmd.Flags().StringVar(&o.kind, "kind", "", "agents of this kind, by the program after --, which must do what the prompts name (default: those of nexus)")
-	cmd.Flags().UintVar(&o.cluster, "cluster", 0, "attack a cluster of `N` machines, 2 to 5, instead of a server alone: servers and engines are killed and stand still")
+	cmd.Flags().UintVar(&o.cluster, "cluster", 0, "attack a cluster of `N` machines, 2 to 5, instead of a server alone: machines are killed, stand still and are cut off, disks are filled, clocks jump")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the home, the logs and the history also after a success")
 	cmd.Flags().StringVar(&o.dir, "dir", "", "")
 	cmd.Flags().BoolVar(&o.mount, "mount", false, "")
@@ -81,7 +81,7 @@ func addChaos(app *cli.App) {
 func (o chaosOptions) again(stage string) []string {
 	args := []string{
 		"chaos", stage, "--dir", o.dir, "--minutes", strconv.FormatFloat(o.minutes, 'g', -1, 64), "--seed", strconv.FormatUint(o.seed, 10),
-		"--agents", strconv.Itoa(o.agents), "--keep=" + strconv.FormatBool(o.keep),
+		"--agents", strconv.Itoa(o.agents), "--keep=" + strconv.FormatBool(o.keep), "--cluster", strconv.FormatUint(uint64(o.cluster), 10),
 	}
 	if o.kind == "" {
 		return args
@@ -89,41 +89,63 @@ func (o chaosOptions) again(stage string) []string {
 	return append(append(args, "--kind", o.kind, "--"), o.command...)
 }
 
-// runClusterChaos attacks a cluster. What a broken promise can be seen by is left in its folder.
-func runClusterChaos(ctx context.Context, app *cli.App, o chaosOptions) error {
+// runClusterChaos attacks a cluster, by this program once more where it may have namespaces of its own. What a broken promise can be
+// seen by is left in its folder.
+func runClusterChaos(ctx context.Context, app *cli.App, o chaosOptions) (err error) {
 	ctx, stop := cli.InterruptibleOnce(ctx)
 	defer stop()
+	if o.disk {
+		return attackCluster(ctx, app, o, clusterchaos.Separate())
+	}
 	for o.seed == 0 {
 		o.seed = rand.Uint64()
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "nexus-chaos-")
-	if err != nil {
-		return err
 	}
 	if _, err := fmt.Fprintf(app.Stdout, "seed %d\n", o.seed); err != nil {
 		return err
 	}
-	report, err := clusterchaos.Run(ctx, clusterchaos.Options{
-		Nexus: self, Machines: int(o.cluster), Seed: o.seed, Time: o.long(), Agents: o.agents, Dir: dir, Progress: app.Stderr,
-	})
+	if o.dir, err = os.MkdirTemp("", "nexus-chaos-"); err != nil {
+		return err
+	}
+	status, err := chaos.OnDisk(ctx, o.again("--disk"), true)
 	if err != nil {
-		return fmt.Errorf("%w (see %s)", err, dir)
+		status, err = 0, attackCluster(ctx, app, o, err)
+	}
+	if status != 0 {
+		os.Exit(status) // that process has said why
+	}
+	if err == nil && !o.keep {
+		err = os.RemoveAll(o.dir)
+	}
+	return err
+}
+
+// attackCluster runs the attack and says what came of it. NotApart is why there are no namespaces for the machines; nil if there may be.
+func attackCluster(ctx context.Context, app *cli.App, o chaosOptions, notApart error) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	options := clusterchaos.Options{
+		Nexus: self, Machines: int(o.cluster), Seed: o.seed, Time: o.long(), Agents: o.agents, Dir: o.dir, Progress: app.Stderr, Keep: o.keep,
+	}
+	if options.Apart = notApart == nil; !options.Apart {
+		options.NotApart = notApart.Error()
+	}
+	report, err := clusterchaos.Run(ctx, options)
+	if err != nil {
+		return fmt.Errorf("%w (see %s)", err, o.dir)
 	}
 	if err := report.Print(app.Stdout); err != nil {
 		return err
 	}
 	switch {
 	case !report.Passed():
-		return fmt.Errorf("a promise was broken: the homes and logs are in %s", dir)
+		return fmt.Errorf("a promise was broken: the homes and logs are in %s", o.dir)
 	case o.keep:
-		_, err = fmt.Fprintf(app.Stdout, "the homes and logs are in %s\n", dir)
+		_, err = fmt.Fprintf(app.Stdout, "the homes and logs are in %s\n", o.dir)
 		return err
 	}
-	return os.RemoveAll(dir)
+	return nil
 }
 
 func (o chaosOptions) long() time.Duration { return time.Duration(o.minutes * float64(time.Minute)) }
@@ -151,7 +173,7 @@ func runChaos(ctx context.Context, app *cli.App, o chaosOptions) (err error) {
 	if err := os.Mkdir(o.diskDir(), 0o700); err != nil {
 		return err
 	}
-	status, err := chaos.OnDisk(ctx, o.again("--mount"))
+	status, err := chaos.OnDisk(ctx, o.again("--mount"), false)
 	if err != nil {
 		status, err = 0, attack(ctx, app, o, err)
 	}

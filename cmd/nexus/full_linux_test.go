@@ -3,6 +3,7 @@ package main_test
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -28,7 +29,7 @@ func TestFullDisk(t *testing.T) {
 		asRootOfItsOwn(t)
 		return
 	}
-	f := newFaulty(t, onSmallDisk(t))
+	f := newFaulty(t, onSmallDisk(t, 2))
 	f.ask("/agent/well", "send", `{"content":"My name is Alice"}`)
 	grants := gjson.Get(f.ask("/", "create_key", `{"scope":"agent","agent_id":"well","may_grant":true}`), "result.key").Str
 	pid, before := f.pid("well"), f.holdings()
@@ -170,7 +171,7 @@ func TestBackupWritesNothing(t *testing.T) {
 		return
 	}
 	home, file := t.TempDir(), filepath.Join(t.TempDir(), "home.tgz")
-	onSmallDisk(t)(&exec.Cmd{Env: []string{"", "", "NEXUS_HOME=" + home}})
+	onSmallDisk(t, 2)(&exec.Cmd{Env: []string{"", "", "NEXUS_HOME=" + home}})
 	child := exec.Command(filepath.Join(programs, "nexus-child"), "--session", "s")
 	child.Env, child.Stdin = []string{"NEXUS_HOME=" + home}, strings.NewReader(`{"type":"prompt","id":"1","message":"hello"}`+"\n")
 	if out, err := child.CombinedOutput(); err != nil {
@@ -185,12 +186,12 @@ func TestBackupWritesNothing(t *testing.T) {
 	}
 }
 
-// onSmallDisk gives a server a home on a disk of its own.
-func onSmallDisk(t *testing.T) (prepare func(*exec.Cmd)) {
+// onSmallDisk gives a server a home on a disk of its own, of so many MiB.
+func onSmallDisk(t *testing.T, size int) (prepare func(*exec.Cmd)) {
 	return func(cmd *exec.Cmd) {
 		cmd.SysProcAttr = nil // in a user namespace there is nobody else
 		home := strings.TrimPrefix(cmd.Env[2], "NEXUS_HOME=")
-		if err := unix.Mount("nexus-test", home, "tmpfs", 0, "size=2m,mode=700"); err != nil {
+		if err := unix.Mount("nexus-test", home, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=700", size)); err != nil {
 			t.Fatalf("mount a small disk: %v", err)
 		}
 		t.Cleanup(func() {

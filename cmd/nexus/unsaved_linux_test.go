@@ -25,7 +25,7 @@ func TestSessionsOnAFullDisk(t *testing.T) {
 		asRootOfItsOwn(t)
 		return
 	}
-	f := newFaulty(t, onSmallDisk(t))
+	f := newFaulty(t, onSmallDisk(t, 2))
 	filler := filepath.Join(f.home, "filler")
 	testUnsaved(f, syscall.ENOSPC, func() {
 		if err := os.WriteFile(filler, make([]byte, 4<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
@@ -49,7 +49,7 @@ func TestSessionsInAReadOnlyHome(t *testing.T) {
 		asRootOfItsOwn(t)
 		return
 	}
-	f := newFaulty(t, onSmallDisk(t))
+	f := newFaulty(t, onSmallDisk(t, 2))
 	mounted := false
 	unmount := func() {
 		if !mounted {

@@ -22,11 +22,12 @@ func diskSize(agents int, long time.Duration) uint64 {
 const maxFill = 1 << 30
 
 // OnDisk runs this program again, with args, in a mount namespace of its own,
-// where [Mount] may mount: as root, or in a user namespace. The mount is gone
+// where [Mount] may mount: as root, or in a user namespace. With network it has a network
+// namespace of its own, too, and may make further ones and change the memory of processes that it starts. The mount is gone
 // with the last process there, however that ends, and that program is killed when
 // this process ends. Its exit status is returned;
 // the error says that there can be no such namespace.
-func OnDisk(ctx context.Context, args []string) (status int, err error) {
+func OnDisk(ctx context.Context, args []string, network bool) (status int, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return 0, err
@@ -41,6 +42,12 @@ func OnDisk(ctx context.Context, args []string) (status int, err error) {
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
 		cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
+		if network {
+			cmd.SysProcAttr.AmbientCaps = append(cmd.SysProcAttr.AmbientCaps, unix.CAP_NET_ADMIN, unix.CAP_SYS_PTRACE)
+		}
+	}
+	if network {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWNET
 	}
 	if err := cmd.Start(); err != nil {
 		return 0, err

@@ -95,6 +95,8 @@ func (t *talker) send(ctx context.Context, id string) {
 			}
 		case client.KindOf(err) == api.KindChildCrashed:
 			told.outcome = crashed
+		case client.KindOf(err) == api.KindExecutionError && t.r.mayBeFull():
+			told.outcome = failed
 		}
 		return told.outcome != unknown, err
 	})
@@ -164,6 +166,10 @@ func (t *talker) until(ctx context.Context, ask func(context.Context, *client.Cl
 			switch kind := client.KindOf(err); kind {
 			case "", api.KindNodeUnreachable, api.KindNoQuorum, api.KindServerDraining: // the connection broke, or it is under attack
 				t.r.count(string(kind))
+			case api.KindStorageFull, api.KindNotRecorded, api.KindStartFailed, api.KindExecutionError:
+				if t.r.count(string(kind)); !t.r.mayBeFull() {
+					t.r.broken("%s: %v", t.agent, err)
+				}
 			default:
 				t.r.broken("%s: %v", t.agent, err)
 			}

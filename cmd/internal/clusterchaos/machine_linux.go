@@ -3,6 +3,7 @@ package clusterchaos
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,8 +26,11 @@ const scenarioFile = "scenario.json"
 // machine is one of the cluster: one process of nexus serve after another in the same home. It is safe for concurrent use, but for
 // what starts and ends it, which Run's goroutine alone does: a server dies with the thread that has started it.
 type machine struct {
-	nexus, name, dir string // dir has its home, its files of the cluster and its logs
-	work             string // which all machines share
+	nexus, name, dir string     // dir has its home, its files of the cluster and its logs
+	work             string     // which all machines share
+	disk             string     // a file system of its own, which has the home; "" without one
+	space            *namespace // nil for a machine on loopback
+	lies             bool       // its wall clock can be set
 	starts           int
 
 	mu     sync.Mutex // guards what follows
@@ -34,9 +38,16 @@ type machine struct {
 	client *client.Client
 	died   error // it ended, and nobody had killed it
 	ended  chan struct{}
+	clock  *clock        // nil if it cannot be set
+	lying  time.Duration // its wall clock
 }
 
-func (m *machine) home() string { return filepath.Join(m.dir, "home-"+m.name) }
+func (m *machine) home() string {
+	if m.disk != "" {
+		return filepath.Join(m.disk, "home")
+	}
+	return filepath.Join(m.dir, "home-"+m.name)
+}
 
 // start starts the machine, which does not run.
 func (m *machine) start() error {
@@ -55,16 +66,32 @@ func (m *machine) start() error {
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
+	var lying *clock
+	err = m.space.within(func() (err error) {
+		if lying, err = nil, nil; m.lies {
+			lying, err = startWithClock(cmd)
+		} else {
+			err = cmd.Start()
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	ended := make(chan struct{})
 	m.mu.Lock()
-	m.cmd, m.ended = cmd, ended
+	m.cmd, m.ended, m.clock = cmd, ended, lying
+	lie := m.lying
 	m.mu.Unlock()
+	if lie == 0 {
+		lying = nil // it tells the time
+	}
+	if err := lying.set(lie); err != nil {
+		return errors.Join(err, m.end(syscall.SIGKILL))
+	}
 	stuck := time.AfterFunc(startTimeout, func() { _ = cmd.Process.Kill() })
 	defer stuck.Stop()
-	c, err := connect(out)
+	c, err := connect(out, m.space)
 	go func() { // kill and stop wait for ended
 		defer close(ended)
 		err := cmd.Wait()
@@ -84,8 +111,8 @@ func (m *machine) start() error {
 }
 
 // connect reads where a server listens, and its key.
-func connect(out interface{ Read(p []byte) (int, error) }) (*client.Client, error) {
-	o := client.Options{Retries: -1} // each try is accounted for
+func connect(out io.Reader, by client.Dialer) (*client.Client, error) {
+	o := client.Options{Retries: -1, Dialer: by} // each try is accounted for
 	var path string
 	var err error
 	if o.URL, path, err = greeting.Read(out); path == "" {
@@ -95,6 +122,27 @@ func connect(out interface{ Read(p []byte) (int, error) }) (*client.Client, erro
 		return nil, err
 	}
 	return client.New(o)
+}
+
+// tryLie says why the wall clocks of servers cannot be set.
+func (m *machine) tryLie() error {
+	cmd := exec.Command(m.nexus, "version")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if _, err := startWithClock(cmd); err != nil {
+		return err
+	}
+	return cmd.Wait()
+}
+
+// lie has the wall clock of the server, and of those that follow it, be wrong by so much. Without a clock that can be set it does nothing.
+func (m *machine) lie(by time.Duration) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lying = by
+	if m.cmd == nil {
+		return nil
+	}
+	return m.clock.set(by)
 }
 
 // end signals the server and waits for its end.

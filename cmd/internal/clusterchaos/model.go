@@ -20,11 +20,12 @@ type op struct {
 	late bool
 }
 
-// The outcomes of a send. One that crashed may have left its prompt in the conversation.
+// The outcomes of a send. One that crashed, or failed, may have left its prompt in the conversation.
 const (
 	completed = "completed"
 	crashed   = "crashed"
-	unknown   = "" // nobody was told
+	failed    = "failed" // its disk was full
+	unknown   = ""       // nobody was told
 )
 
 // answer is what a client was told.
@@ -48,7 +49,7 @@ func (l log) with(e entry) log { return append(slices.Clone(l), e) }
 func (l log) step(o op, a answer) (next []any) {
 	if o.send == "" {
 		skipped := func(id string) bool {
-			return slices.Contains(o.beside, id) || o.late && slices.ContainsFunc(l, func(e entry) bool { return e.id == id && e.outcome == crashed })
+			return slices.Contains(o.beside, id) || o.late && slices.ContainsFunc(l, func(e entry) bool { return e.id == id && e.outcome != completed })
 		}
 		var there []string
 		for _, e := range l {
@@ -74,11 +75,14 @@ func (l log) step(o op, a answer) (next []any) {
 	if a.outcome == unknown {
 		next = append(next, l)
 	}
-	if a.outcome != crashed {
-		next = append(next, l.with(entry{o.send, completed, true}))
-	}
-	if a.outcome != completed {
-		next = append(next, l.with(entry{o.send, crashed, true}), l.with(entry{o.send, crashed, false}))
+	for _, outcome := range []string{completed, crashed, failed} {
+		if a.outcome != unknown && a.outcome != outcome {
+			continue
+		}
+		next = append(next, l.with(entry{o.send, outcome, true}))
+		if outcome != completed {
+			next = append(next, l.with(entry{o.send, outcome, false}))
+		}
 	}
 	return next
 }

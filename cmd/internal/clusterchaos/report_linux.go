@@ -15,6 +15,7 @@ type Report struct {
 	Facts      map[string]int // how often what happened
 	Operations int            // that were compared with the model
 	Back       time.Duration  // after the attack, until every agent answered at every machine
+	NotTried   []string       // harm that was not possible, and why
 	Broken     []string       // what was promised otherwise
 }
 
@@ -32,6 +33,9 @@ func (r *Report) Print(w io.Writer) error {
 	fmt.Fprintf(tab, "promises broken\t%d\n", len(r.Broken))
 	if err := tab.Flush(); err != nil {
 		return err
+	}
+	for _, one := range r.NotTried {
+		fmt.Fprintf(w, "not tried: %s\n", one)
 	}
 	for _, one := range r.Broken[:min(len(r.Broken), 40)] {
 		fmt.Fprintf(w, "  %s\n", one)

@@ -12,12 +12,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"golang.org/x/sys/unix"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
@@ -32,6 +32,11 @@ type Options struct {
 	Agents   int
 	Dir      string // empty, for all that is written
 	Progress io.Writer
+	// Apart says that this process has mounts of its own, and may mount and make network namespaces. Otherwise NotApart says why not: then
+	// the machines listen on loopback, links are not faulty and disks are not filled.
+	Apart    bool
+	NotApart string
+	Keep     bool // have what was on the disks of the machines in Dir also after a success
 }
 
 const (
@@ -44,6 +49,8 @@ const (
 type run struct {
 	o        Options
 	machines []*machine
+	network  *network // nil if the machines listen on loopback
+	missing  []string // what is not tried, and why
 	talkers  []*talker
 	start    time.Time
 
@@ -52,6 +59,8 @@ type run struct {
 	running map[string]int // sends that are under way, and by how many
 	facts   map[string]int
 	faults  []string // what was promised otherwise
+	full    bool     // a disk is
+	freed   time.Time
 }
 
 // Run attacks a cluster. If ctx ends, the attack does, and what has happened is judged. The error says what kept it from being judged.
@@ -61,14 +70,20 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	r := &run{o: o, start: time.Now(), running: map[string]int{}, facts: map[string]int{}}
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.Time+10*time.Minute)
 	defer cancel()
-	if err := r.prepare(); err != nil {
-		return nil, err
-	}
 	defer func() {
 		for _, m := range r.machines {
 			err = errors.Join(err, m.end(syscall.SIGKILL))
+			if m.disk != "" && (o.Keep || err != nil || report == nil || !report.Passed()) {
+				err = errors.Join(err, os.RemoveAll(filepath.Join(m.home(), "run")), os.CopyFS(filepath.Join(o.Dir, "home-"+m.name), os.DirFS(m.home())))
+			}
+		}
+		if r.network != nil {
+			r.network.close()
 		}
 	}()
+	if err := r.prepare(); err != nil {
+		return nil, err
+	}
 	if err := r.begin(whole); err != nil {
 		return nil, err
 	}
@@ -86,7 +101,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	report = &Report{Options: o}
+	report = &Report{Options: o, NotTried: r.missing}
 	r.progress("read what every machine has")
 	r.settle(whole, back, report)
 	r.progress("compare %d operations with the model", len(r.history))
@@ -111,18 +126,25 @@ func (r *run) prepare() error {
 	if err != nil {
 		return err
 	}
-	network := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(250), rand.IntN(250)) // of which nobody else takes a port
-	for i := range r.o.Machines {
-		l, err := net.Listen("tcp", fmt.Sprintf("%s%d:0", network, i+1))
-		if err != nil {
+	addresses, err := r.separate()
+	if err != nil {
+		return err
+	}
+	for i, at := range addresses {
+		m := &machine{nexus: r.o.Nexus, name: string(rune('a' + i)), dir: r.o.Dir, work: work}
+		args = append(args, m.name+"="+at)
+		if r.machines = append(r.machines, m); r.network != nil {
+			m.space = r.network.spaces[i]
+		}
+		if err := r.home(m); err != nil {
 			return err
 		}
-		defer l.Close()
-		m := &machine{nexus: r.o.Nexus, name: string(rune('a' + i)), dir: r.o.Dir, work: work}
-		args = append(args, m.name+"="+l.Addr().String())
-		r.machines = append(r.machines, m)
-		if err := errors.Join(os.Mkdir(m.home(), 0o700), os.WriteFile(filepath.Join(m.home(), "config.json"), []byte(config), 0o600)); err != nil {
-			return err
+	}
+	if err := r.machines[0].tryLie(); err != nil {
+		r.missing = append(r.missing, "wall clocks do not jump: "+err.Error())
+	} else {
+		for _, m := range r.machines {
+			m.lies = true
 		}
 	}
 	if out, err := exec.Command(r.o.Nexus, args...).CombinedOutput(); err != nil {
@@ -136,6 +158,72 @@ func (r *run) prepare() error {
 		}
 	}
 	return nil
+}
+
+// separate gives each machine an address, and a network namespace where that is possible.
+func (r *run) separate() (addresses []string, err error) {
+	why := r.o.NotApart
+	if r.o.Apart {
+		if r.network, err = newNetwork(r.o.Machines); err == nil {
+			for i := range r.o.Machines {
+				at := address(i)
+				addresses = append(addresses, fmt.Sprintf("%s:%d", net.IP(at[:]), clusterPort))
+			}
+			return addresses, nil
+		}
+		why = err.Error()
+	}
+	r.missing = append(r.missing, "links are not cut, slow or lossy, and the machines listen on loopback: "+why)
+	network := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(250), rand.IntN(250)) // of which nobody else takes a port
+	for i := range r.o.Machines {
+		l, err := net.Listen("tcp", fmt.Sprintf("%s%d:0", network, i+1))
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		addresses = append(addresses, l.Addr().String())
+	}
+	return addresses, nil
+}
+
+// Separate readies a process for [Options.Apart], which was started in namespaces of its own for mounts and network, and maybe users. The programs that it
+// starts have none of its capabilities.
+func Separate() error {
+	if err := configure(setting{"lo", unix.SIOCSIFFLAGS, uint16(unix.IFF_UP)}); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	if _, _, err := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0, 0); err != 0 {
+		return fmt.Errorf("keep capabilities from other programs: %w", err)
+	}
+	return nil
+}
+
+// diskSize is how much the disk of a machine holds, in bytes: what its agents save, and what of all agents the machines keep.
+func (o Options) diskSize() uint64 {
+	return 256<<20 + uint64(float64(o.Agents)*(2<<20)*max(1, o.Time.Minutes()))
+}
+
+// home makes the home of a machine, on a disk of its own where that is possible.
+func (r *run) home(m *machine) error {
+	if r.o.Apart {
+		disk := filepath.Join(r.o.Dir, "disk-"+m.name)
+		if err := os.Mkdir(disk, 0o700); err != nil {
+			return err
+		}
+		err := unix.Mount("nexus-chaos", disk, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("size=%d,mode=0700", r.o.diskSize()))
+		if err == nil {
+			m.disk = disk
+		} else {
+			r.o.Apart, r.o.NotApart = false, "mount a tmpfs: "+err.Error()
+		}
+	}
+	if m.disk == "" && m == r.machines[0] {
+		r.missing = append(r.missing, "disks are not filled: "+r.o.NotApart)
+	}
+	return errors.Join(os.Mkdir(m.home(), 0o700), os.WriteFile(filepath.Join(m.home(), "config.json"), []byte(config), 0o600))
 }
 
 // begin starts the machines and makes the agents, each on the next machine.
@@ -164,84 +252,6 @@ func (r *run) begin(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// attack does harm until ctx ends, and then has all machines run.
-func (r *run) attack(ctx context.Context) error {
-	draws := rand.New(rand.NewPCG(r.o.Seed, 1<<32))
-	some := func() *machine { return r.machines[draws.IntN(len(r.machines))] }
-	for pause(ctx, time.Second+time.Duration(draws.IntN(6000))*time.Millisecond) {
-		m, long := some(), time.Second+time.Duration(draws.IntN(14000))*time.Millisecond
-		var err error
-		switch n := draws.IntN(10); {
-		case n < 3:
-			r.count("machines killed")
-			err = r.down(ctx, long, m)
-		case n < 5:
-			r.count("engines killed")
-			if _, engine := m.processes(); engine != nil {
-				_ = engine.Kill() // it may have ended
-			}
-		case n < 8:
-			r.count("machines that stood still")
-			r.freeze(ctx, long, m)
-		case n < 9:
-			r.count("engines that stood still")
-			if _, engine := m.processes(); engine != nil {
-				_ = engine.Signal(syscall.SIGSTOP)
-				pause(ctx, long)
-				_ = engine.Signal(syscall.SIGCONT)
-			}
-		default:
-			r.count("two machines killed at once")
-			err = r.down(ctx, long, m, some())
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for _, m := range r.machines {
-		if err := m.failed(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// down kills machines, and starts them again.
-func (r *run) down(ctx context.Context, long time.Duration, all ...*machine) error {
-	slices.SortFunc(all, func(a, b *machine) int { return strings.Compare(a.name, b.name) })
-	all = slices.Compact(all)
-	for _, m := range all {
-		if err := m.failed(); err != nil {
-			return err
-		}
-		if err := m.end(syscall.SIGKILL); err != nil {
-			return err
-		}
-	}
-	pause(ctx, long)
-	for _, m := range all {
-		if err := m.start(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// freeze has a machine stand still.
-func (r *run) freeze(ctx context.Context, long time.Duration, m *machine) {
-	server, engine := m.processes()
-	var all []*os.Process
-	for _, p := range []*os.Process{server, engine} {
-		if p != nil && p.Signal(syscall.SIGSTOP) == nil {
-			all = append(all, p)
-		}
-	}
-	pause(ctx, long)
-	for _, p := range all {
-		_ = p.Signal(syscall.SIGCONT) // it is stopped
-	}
 }
 
 // settle waits until each agent answers at each machine, repeats all sends, and reads all conversations at all machines.
@@ -294,6 +304,20 @@ func (r *run) judge(report *Report) error {
 	}
 	report.Operations, report.Facts, report.Broken = len(all), r.facts, r.faults
 	return nil
+}
+
+// setFull notes whether a disk is full.
+func (r *run) setFull(full bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.full, r.freed = full, time.Now()
+}
+
+// mayBeFull reports whether a disk is full, or was when what is answered now may have been asked.
+func (r *run) mayBeFull() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.full || !r.freed.IsZero() && time.Since(r.freed) < sendTimeout
 }
 
 func (r *run) now() int64 { return int64(time.Since(r.start)) }

@@ -8,6 +8,7 @@
 package engine
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/tls"
 	"errors"
@@ -115,10 +116,13 @@ func Start(o Options) (*Engine, error) {
 	if e.server, err = server.NewServer(options); err != nil {
 		return nil, fmt.Errorf("start the cluster's server: %w", err)
 	}
-	if o.Log != nil {
-		e.server.SetLoggerV2(&engineLog{log: o.Log, said: map[string]time.Time{}}, false, false, false)
-	}
+	log := &engineLog{log: cmp.Or(o.Log, zap.NewNop()), said: map[string]time.Time{}}
+	e.server.SetLoggerV2(log, false, false, false)
 	e.server.Start()
+	if why := log.why(); why != "" {
+		e.Close()
+		return nil, fmt.Errorf("start the cluster's server: %s", why)
+	}
 	if !e.server.ReadyForConnections(patience) {
 		e.Close()
 		return nil, fmt.Errorf("the cluster's server does not start at %s with what is in %s", o.Listen, o.Dir)
@@ -129,6 +133,17 @@ func Start(o Options) (*Engine, error) {
 // URL is where it takes clients, on loopback, and Secret the token that they have to send.
 func (e *Engine) URL() string    { return e.server.ClientURL() }
 func (e *Engine) Secret() string { return e.secret } //nolint:revive // said above
+
+// errNoStorage says that the server keeps nothing any more: it gives up where its disk was full once, and goes on only if it is started again.
+var errNoStorage = errors.New("its disk is full, or was, and it keeps nothing")
+
+// Check says why the server does not keep what the machines agree on.
+func (e *Engine) Check() error {
+	if !e.server.JetStreamEnabled() {
+		return errNoStorage
+	}
+	return nil
+}
 
 // Close ends it, and waits for its end. Its clients find out.
 func (e *Engine) Close() {
@@ -148,6 +163,7 @@ type engineLog struct {
 
 	mu   sync.Mutex
 	said map[string]time.Time // by what was said, without numbers
+	end  string               // why the server cannot go on; "" while it can
 }
 
 func (l *engineLog) say(level func(string, ...zap.Field), format string, args ...any) {
@@ -180,6 +196,20 @@ func (l *engineLog) isNew(text string) bool {
 func (l *engineLog) Noticef(format string, args ...any) { l.say(l.log.Debug, format, args...) }
 func (l *engineLog) Warnf(format string, args ...any)   { l.say(l.log.Info, format, args...) }
 func (l *engineLog) Errorf(format string, args ...any)  { l.say(l.log.Warn, format, args...) }
-func (l *engineLog) Fatalf(format string, args ...any)  { l.say(l.log.Error, format, args...) }
-func (l *engineLog) Debugf(string, ...any)              {}
-func (l *engineLog) Tracef(string, ...any)              {}
+
+// Fatalf is how the server says that it does not start.
+func (l *engineLog) Fatalf(format string, args ...any) {
+	l.say(l.log.Error, format, args...)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.end = cmp.Or(l.end, fmt.Sprintf(format, args...))
+}
+
+func (l *engineLog) why() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.end
+}
+
+func (l *engineLog) Debugf(string, ...any) {}
+func (l *engineLog) Tracef(string, ...any) {}

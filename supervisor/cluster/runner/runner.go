@@ -33,7 +33,7 @@ const (
 	// firstPatience is how long the first start is tried: the engine of a server that was just killed may still have the port.
 	firstPatience = 2 * time.Second
 	// The pauses between starts.
-	firstPause, maxPause = 100 * time.Millisecond, 30 * time.Second
+	firstPause, maxPause = 100 * time.Millisecond, 5 * time.Second
 	// steady is after how long without an end the pauses begin anew.
 	steady = time.Minute
 	// closeGrace is how long it may take to end once its stdin has.
