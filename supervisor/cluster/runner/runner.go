@@ -5,7 +5,7 @@
 //	link, err := cluster.Connect(r, log)
 //
 // The first start is waited for: if the program refuses what it is told, that is the error. From then on it is started
-// again whenever it ends, at once and then after a pause that doubles. It ends with its runner, and with this
+// again whenever it ends, at once and then after a pause that doubles. One that answers nobody for 10 s, as it stands still, is killed. It ends with its runner, and with this
 // process however that ends, as its stdin does.
 package runner
 
@@ -14,6 +14,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -36,6 +38,9 @@ const (
 	firstPause, maxPause = 100 * time.Millisecond, 5 * time.Second
 	// steady is after how long without an end the pauses begin anew.
 	steady = time.Minute
+	// pingEvery is how often the program is asked whether it answers, and pingPatience how long it may take. After maxSilent
+	// times in a row without an answer it is killed. Times are counted, not seconds: where all of the machine stood still, the program did not fail.
+	pingEvery, pingPatience, maxSilent = time.Second, 2 * time.Second, 5
 	// closeGrace is how long it may take to end once its stdin has.
 	closeGrace = 5 * time.Second
 )
@@ -110,6 +115,7 @@ func (r *Runner) keep(ctx context.Context, p *proc.Process) {
 	pause, since := firstPause, time.Now()
 	for {
 		if p != nil {
+			r.running.Go(func() { r.watch(ctx, p) })
 			select {
 			case <-ctx.Done():
 				p.Stop(context.WithoutCancel(ctx), nil)
@@ -135,6 +141,54 @@ func (r *Runner) keep(ctx context.Context, p *proc.Process) {
 			r.o.Log.Error("start nexus-cluster", zap.Error(err), zap.Duration("again_in", pause))
 		}
 	}
+}
+
+// watch kills a process that answers nobody any more: it stands still, and neither ends nor serves. It returns once that has ended, or ctx.
+func (r *Runner) watch(ctx context.Context, p *proc.Process) {
+	ready, err := r.Ready()
+	if err != nil {
+		return // it has ended
+	}
+	every := time.NewTicker(pingEvery)
+	defer every.Stop()
+	for silent := 0; silent < maxSilent; {
+		select {
+		case <-p.Done():
+			return
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+		if err = ping(ctx, ready.URL); err == nil {
+			silent = 0
+		} else {
+			silent++
+		}
+	}
+	r.o.Log.Warn("nexus-cluster answers nobody, and is killed", zap.Int("pid", p.PID()), zap.Error(err))
+	now, hurry := context.WithCancel(ctx)
+	hurry()
+	p.Stop(now, nil)
+}
+
+// ping connects to a server of NATS, which greets whoever does.
+func ping(ctx context.Context, server string) error {
+	at, err := url.Parse(server)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingPatience)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", at.Host)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetReadDeadline(time.Now().Add(pingPatience)); err != nil {
+		return err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	return err
 }
 
 // start starts it and waits until it is ready. On an error, nothing of it is left.

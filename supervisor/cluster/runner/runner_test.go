@@ -109,11 +109,16 @@ type machine struct {
 	logs *observer.ObservedLogs
 }
 
+// engine is the process of the engine as it is now.
+func (m *machine) engine() int {
+	started := m.logs.FilterMessage("nexus-cluster started").All()
+	return int(started[len(started)-1].ContextMap()["pid"].(int64))
+}
+
 // kill kills the engine as it is now.
 func (m *machine) kill(t *testing.T) {
 	t.Helper()
-	started := m.logs.FilterMessage("nexus-cluster started").All()
-	if err := syscall.Kill(int(started[len(started)-1].ContextMap()["pid"].(int64)), syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(m.engine(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -227,6 +232,38 @@ func TestKilled(t *testing.T) {
 		t.Error("a connection of before goes on")
 	}
 	before.Close()
+}
+
+// An engine that stands still for good is killed, and another one started, so that the machine comes back by itself.
+func TestStandsStill(t *testing.T) {
+	t.Parallel()
+	var machines []*machine
+	for _, o := range options(t, 2, "engine") {
+		machines = append(machines, start(t, o))
+	}
+	a, b := machines[0], machines[1]
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, m := range machines {
+		if err := m.Agreed(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := a.engine()
+	if err := syscall.Kill(before, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "another engine runs", func() bool { return a.engine() != before })
+	if err := syscall.Kill(before, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("the one that stands still is there: %v", err)
+	}
+	if b.logs.FilterMessageSnippet("is killed").Len() > 0 {
+		t.Error("an engine that answers was killed")
+	}
+	until(t, "both agree", func() bool {
+		c, err := a.Take(ctx, "agent")
+		return err == nil && c.Machine == "a"
+	})
 }
 
 // What the program says against what it is told is the error of the start, and nothing is left of it.
