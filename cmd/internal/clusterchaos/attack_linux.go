@@ -118,15 +118,18 @@ func (r *run) fault(ctx context.Context, long time.Duration, which int, f linkFa
 func (r *run) down(ctx context.Context, long time.Duration, all ...*machine) error {
 	slices.SortFunc(all, func(a, b *machine) int { return strings.Compare(a.name, b.name) })
 	all = slices.Compact(all)
+	gone, back := context.WithCancel(ctx)
+	defer back()
+	if len(all) == 1 {
+		defer r.takeovers(gone, all[0])()
+	}
 	for _, m := range all {
-		if err := m.failed(); err != nil {
-			return err
-		}
-		if err := m.end(syscall.SIGKILL); err != nil {
+		if err := m.kill(); err != nil {
 			return err
 		}
 	}
 	pause(ctx, long)
+	back()
 	for _, m := range all {
 		if err := m.start(); err != nil {
 			return err

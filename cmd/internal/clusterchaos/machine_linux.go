@@ -68,7 +68,7 @@ func (m *machine) start() error {
 	}
 	var lying *clock
 	err = m.space.within(func() (err error) {
-		if lying, err = nil, nil; m.lies {
+		if m.lies {
 			lying, err = startWithClock(cmd)
 		} else {
 			err = cmd.Start()
@@ -87,7 +87,8 @@ func (m *machine) start() error {
 		lying = nil // it tells the time
 	}
 	if err := lying.set(lie); err != nil {
-		return errors.Join(err, m.end(syscall.SIGKILL))
+		m.end()
+		return err
 	}
 	stuck := time.AfterFunc(startTimeout, func() { _ = cmd.Process.Kill() })
 	defer stuck.Stop()
@@ -102,7 +103,8 @@ func (m *machine) start() error {
 		}
 	}()
 	if err != nil {
-		return errors.Join(fmt.Errorf("start the server of %s, see %s: %w", m.name, log.Name(), err), m.end(syscall.SIGKILL))
+		m.end()
+		return fmt.Errorf("start the server of %s, see %s: %w", m.name, log.Name(), err)
 	}
 	m.mu.Lock()
 	m.client = c
@@ -145,23 +147,28 @@ func (m *machine) lie(by time.Duration) error {
 	return m.clock.set(by)
 }
 
-// end signals the server and waits for its end.
-func (m *machine) end(by syscall.Signal) error {
+// end kills the server and waits for its end.
+func (m *machine) end() {
 	m.mu.Lock()
 	cmd, c, ended := m.cmd, m.client, m.ended
 	m.cmd, m.client = nil, nil
 	m.mu.Unlock()
 	if cmd == nil {
-		return nil
+		return
 	}
-	_ = cmd.Process.Signal(by) // it may have ended by itself
+	_ = cmd.Process.Kill() // it may have ended by itself
 	<-ended
 	if c != nil {
 		c.Close()
 	}
-	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && by == syscall.SIGTERM && (status.Signaled() || status.ExitStatus() != 0) {
-		return fmt.Errorf("the server of %s was asked to end, and ended by %v", m.name, cmd.ProcessState)
+}
+
+// kill kills the machine, unless it had ended by itself.
+func (m *machine) kill() error {
+	if err := m.failed(); err != nil {
+		return err
 	}
+	m.end()
 	return nil
 }
 

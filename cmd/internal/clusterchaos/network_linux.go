@@ -142,7 +142,7 @@ func (l *link) send(data []byte) {
 func (l *link) carry() {
 	for p := range l.queue {
 		if wait := time.Until(p.due); wait > 0 {
-			time.Sleep(wait)
+			pause(context.Background(), wait)
 		}
 		_, _ = l.to.Write(p.data) // a machine that is down takes none
 	}
@@ -246,7 +246,7 @@ func configure(settings ...setting) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(socket) //nolint:errcheck // nothing was written to it
+	defer unix.Close(socket)
 	for _, s := range settings {
 		request, err := unix.NewIfreq(s.device)
 		if err != nil {

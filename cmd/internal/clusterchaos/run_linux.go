@@ -49,17 +49,19 @@ const (
 type run struct {
 	o        Options
 	machines []*machine
-	network  *network // nil if the machines listen on loopback
-	missing  []string // what is not tried, and why
-	talkers  []*talker
+	network  *network    // nil if the machines listen on loopback
+	missing  []string    // what is not tried, and why
+	talkers  []*talker   // two of each agent, one after the other
+	watching []*follower // one of each agent
 	start    time.Time
 
 	mu      sync.Mutex // guards what follows
 	history []porcupine.Operation
 	running map[string]int // sends that are under way, and by how many
 	facts   map[string]int
-	faults  []string // what was promised otherwise
-	full    bool     // a disk is
+	faults  []string        // what was promised otherwise
+	taking  []time.Duration // how long agents were not answered for that were taken over
+	full    bool            // a disk is
 	freed   time.Time
 }
 
@@ -72,7 +74,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	defer cancel()
 	defer func() {
 		for _, m := range r.machines {
-			err = errors.Join(err, m.end(syscall.SIGKILL))
+			m.end()
 			if m.disk != "" && (o.Keep || err != nil || report == nil || !report.Passed()) {
 				err = errors.Join(err, os.RemoveAll(filepath.Join(m.home(), "run")), os.CopyFS(filepath.Join(o.Dir, "home-"+m.name), os.DirFS(m.home())))
 			}
@@ -90,7 +92,13 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	r.progress("attack %d machines with %d agents for %v, seed %d", o.Machines, o.Agents, o.Time, o.Seed)
 	attacked, calm := context.WithTimeout(ctx, o.Time)
 	defer calm()
-	var talking sync.WaitGroup
+	var talking, following sync.WaitGroup
+	followed, unfollow := context.WithCancel(whole)
+	defer following.Wait()
+	defer unfollow()
+	for _, f := range r.watching {
+		following.Go(func() { f.follow(followed) })
+	}
 	for _, t := range r.talkers {
 		talking.Go(func() { t.talk(attacked, whole) })
 	}
@@ -152,6 +160,7 @@ func (r *run) prepare() error {
 	}
 	for agent := range r.o.Agents {
 		name := fmt.Sprintf("agent%d", agent)
+		r.watching = append(r.watching, r.newFollower(name, agent))
 		for range 2 {
 			n := len(r.talkers)
 			r.talkers = append(r.talkers, &talker{r: r, number: n, agent: name, draws: rand.New(rand.NewPCG(r.o.Seed, uint64(n)))})
@@ -254,38 +263,6 @@ func (r *run) begin(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until each agent answers at each machine, repeats all sends, and reads all conversations at all machines.
-func (r *run) settle(ctx context.Context, back time.Time, report *Report) {
-	ctx, cancel := context.WithTimeout(ctx, backTimeout)
-	defer cancel()
-	for _, t := range r.talkers {
-		for _, m := range r.machines {
-			for t.read(ctx, m) == nil && pause(ctx, 100*time.Millisecond) {
-			}
-		}
-	}
-	if report.Back = time.Since(back); ctx.Err() != nil {
-		r.broken("not all agents answer at all machines %s after the attack", backTimeout)
-		return
-	}
-	for _, t := range r.talkers {
-		for _, id := range t.last() {
-			t.send(ctx, id)
-		}
-	}
-	for i, t := range r.talkers {
-		if i%2 > 0 {
-			continue
-		}
-		first := t.read(ctx, r.machines[0])
-		for _, m := range r.machines[1:] {
-			if got := t.read(ctx, m); !slices.Equal(got, first) {
-				r.broken("%s has %d turns at %s and %d at %s", t.agent, len(first), r.machines[0].name, len(got), m.name)
-			}
-		}
-	}
-}
-
 // judge compares the history with the model, agent by agent, and writes down what cannot have happened.
 func (r *run) judge(report *Report) error {
 	r.mu.Lock()
@@ -302,7 +279,8 @@ func (r *run) judge(report *Report) error {
 		}
 		r.faults = append(r.faults, fmt.Sprintf("what %s answered cannot be (%s): see %s", agent, result, path))
 	}
-	report.Operations, report.Facts, report.Broken = len(all), r.facts, r.faults
+	slices.Sort(r.taking)
+	report.Operations, report.Facts, report.Broken, report.TakeOvers = len(all), r.facts, r.faults, r.taking
 	return nil
 }
 
@@ -362,12 +340,23 @@ func (r *run) note(o porcupine.Operation) {
 }
 
 func (r *run) count(what string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if what == "" {
 		what = "connections broken"
 	}
-	r.facts[what]++
+	r.add(what, 1)
+}
+
+func (r *run) add(what string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.facts[what] += n
+}
+
+// taken notes how long an agent was not answered for.
+func (r *run) taken(long time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.taking = append(r.taking, long)
 }
 
 // broken notes what was promised otherwise.
