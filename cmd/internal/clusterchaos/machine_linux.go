@@ -26,11 +26,12 @@ const scenarioFile = "scenario.json"
 // machine is one of the cluster: one process of nexus serve after another in the same home. It is safe for concurrent use, but for
 // what starts and ends it, which Run's goroutine alone does: a server dies with the thread that has started it.
 type machine struct {
-	nexus, name, dir string     // dir has its home, its files of the cluster and its logs
-	work             string     // which all machines share
-	disk             string     // a file system of its own, which has the home; "" without one
-	space            *namespace // nil for a machine on loopback
-	lies             bool       // its wall clock can be set
+	nexus, name, dir string        // dir has its home, its files of the cluster and its logs
+	work             string        // which all machines share
+	disk             string        // a file system of its own, which has the home; "" without one
+	space            *namespace    // nil for a machine on loopback
+	lies             bool          // its wall clock can be set
+	lying            time.Duration // by which it is wrong
 	starts           int
 
 	mu     sync.Mutex // guards what follows
@@ -38,8 +39,7 @@ type machine struct {
 	client *client.Client
 	died   error // it ended, and nobody had killed it
 	ended  chan struct{}
-	clock  *clock        // nil if it cannot be set
-	lying  time.Duration // its wall clock
+	clock  *clock // nil if it cannot be set
 }
 
 func (m *machine) home() string {
@@ -78,18 +78,16 @@ func (m *machine) start() error {
 	if err != nil {
 		return err
 	}
+	if m.lying != 0 {
+		if err := lying.set(m.lying); err != nil {
+			_ = cmd.Process.Kill()
+			return errors.Join(err, cmd.Wait())
+		}
+	}
 	ended := make(chan struct{})
 	m.mu.Lock()
 	m.cmd, m.ended, m.clock = cmd, ended, lying
-	lie := m.lying
 	m.mu.Unlock()
-	if lie == 0 {
-		lying = nil // it tells the time
-	}
-	if err := lying.set(lie); err != nil {
-		m.end()
-		return err
-	}
 	stuck := time.AfterFunc(startTimeout, func() { _ = cmd.Process.Kill() })
 	defer stuck.Stop()
 	c, err := connect(out, m.space)
@@ -138,9 +136,9 @@ func (m *machine) tryLie() error {
 
 // lie has the wall clock of the server, and of those that follow it, be wrong by so much. Without a clock that can be set it does nothing.
 func (m *machine) lie(by time.Duration) error {
+	m.lying = by
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.lying = by
 	if m.cmd == nil {
 		return nil
 	}
