@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -401,7 +402,57 @@ func TestClaims(t *testing.T) {
 	c.blind = true
 	c.mu.Unlock()
 	ask("NO_QUORUM")
-	do(b, "create_agent", `{"agent_id":"x","if_exists":"use"}`, `"existing":true`)
+}
+
+// A machine that is cut off answers what only reads, and says since when it may be old; what changes something it refuses before anything is done, but
+// for what ends work of its own.
+func TestCutOff(t *testing.T) {
+	c, all := clusterOf(t, plays(supervisortest.Echo), "a", "b")
+	a, b := all[0], all[1]
+	a.create("x")
+	b.create("y")
+	const since = "2001-09-09T01:46:40Z"
+	do := func(path, body, stale, want string) {
+		t.Helper()
+		answer, got := a.post(path, body)
+		if answer.Header.Get("X-Nexus-Stale") != stale || !strings.Contains(got, want) {
+			t.Errorf("%s %s: %s, stale since %q; want %s, %q", path, body, got, answer.Header.Get("X-Nexus-Stale"), want, stale)
+		}
+	}
+	reads := `{"jsonrpc":"2.0","id":1,"method":"get_model"}`
+	do("/agent/x", reads, "", "echo")
+	do("/agent/x", `{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"hello","request_id":"before"}}`, "", "result")
+	c.mu.Lock()
+	c.blind = true
+	c.mu.Unlock()
+	do("/agent/x", reads, since, "echo")
+	do("/agent/y", reads, since, "echo") // b is cut off, too, and says so
+	do("/rpc", "["+reads+`,{"jsonrpc":"2.0","id":2,"method":"list_agents"}]`, since, `"agent_id":"x"`)
+	for _, m := range api.Methods {
+		path := "/rpc"
+		if m.Scope == api.Agent {
+			path = "/agent/x"
+		}
+		if m.Effect == api.Reads || m.Alone {
+			continue
+		}
+		do(path, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{}}`, m.Name), since, "NO_QUORUM")
+	}
+	do("/agent/x", `{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"hello","request_id":"cut"}}`, since, "NO_QUORUM")
+	do("/agent/x", `{"jsonrpc":"2.0","id":1,"method":"cancel","params":{"request_id":"cut"}}`, since, `"result"`)
+	do("/agent/saved", reads, since, "NO_QUORUM")
+	if answer, _ := a.do(http.MethodGet, "/agent/x/events?after=99", nil); answer.Header.Get("X-Nexus-Stale") != since {
+		t.Errorf("a stream of events says nothing: %v", answer.Header)
+	}
+	if _, err := a.sup.Agent("x"); err != nil {
+		t.Error(err)
+	}
+	c.mu.Lock()
+	c.blind = false
+	c.mu.Unlock()
+	do("/agent/x", reads, "", "echo")
+	do("/agent/x", `{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"hello","request_id":"cut"}}`, "", `"stop_reason":"completed"`)
+	do("/agent/x", `{"jsonrpc":"2.0","id":1,"method":"shutdown"}`, "", `"success":true`)
 }
 
 // A server claims what is saved in its home, and gives up what is gone. What another machine has goes there.

@@ -9,9 +9,11 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/forward"
+	"nexus.internal/bridge/httpd"
 	"nexus.internal/supervisor"
 )
 
@@ -31,13 +33,14 @@ type cluster struct {
 	load   map[string]forward.Load
 	moves  bool                // agents of machines that are down are taken over
 	had    map[string][]string // machines that have files of an agent
+	hears  map[string]httpd.Listener
 }
 
 // newCluster is a cluster without servers.
 func newCluster(names ...string) *cluster {
 	c := &cluster{
 		claims: map[string]string{}, in: map[string]chan net.Conn{}, links: map[string][]net.Conn{}, down: map[string]bool{},
-		labels: map[string]map[string]string{}, load: map[string]forward.Load{}, had: map[string][]string{},
+		labels: map[string]map[string]string{}, load: map[string]forward.Load{}, had: map[string][]string{}, hears: map[string]httpd.Listener{},
 	}
 	for _, name := range names {
 		c.in[name] = make(chan net.Conn)
@@ -169,6 +172,35 @@ func (m *machine) Check() error {
 		return errors.New("a majority of the machines is not reached")
 	}
 	return nil
+}
+
+func (m *machine) Cut() (since time.Time, err error) {
+	if err := m.Check(); err != nil {
+		return time.Unix(1_000_000_000, 0), err
+	}
+	return time.Time{}, nil
+}
+
+func (m *machine) Tell(text []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, l := range m.hears {
+		if name != m.name {
+			l.Heard(text)
+		}
+	}
+	return nil
+}
+
+func (m *machine) Hear(l httpd.Listener) (end func(), err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hears[m.name] = l
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.hears, m.name)
+	}, nil
 }
 
 func (m *machine) Ship(context.Context, string) error { return nil }

@@ -49,6 +49,7 @@ type Status interface {
 type Machines interface {
 	forward.Machines
 	agents.Claims
+	httpd.Others
 }
 
 // Options are what a Server needs. Zero durations mean the default beside them.

@@ -11,6 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/agents"
+	"nexus.internal/bridge/httpd"
+	"nexus.internal/protocol/ratelimit"
 	"nexus.internal/supervisor"
 )
 
@@ -84,6 +86,12 @@ func (s *Server) beginMachines() (end func(), err error) {
 	work.Go(func() { agents.TakeOver(ctx, s.agents) })
 	work.Go(func() { agents.EvictTaken(ctx, s.agents) })
 	work.Go(func() { agents.ReleaseGone(ctx, s.agents) })
+	work.Go(func() { s.followKeys(ctx) })
+	work.Go(func() {
+		if err := httpd.ShareRates(ctx, s.http, s.o.Machines); err != nil {
+			s.log.Error("each machine counts the requests of a key alone", zap.Error(err))
+		}
+	})
 	work.Go(func() {
 		if err := s.http.ServeMachines(ln); err != nil {
 			s.log.Error("other machines cannot ask any more", zap.Error(err))
@@ -94,6 +102,22 @@ func (s *Server) beginMachines() (end func(), err error) {
 		work.Wait()
 		s.forward.Close()
 	}, nil
+}
+
+// followAgain is how long after a failure the keys of the cluster are followed again.
+const followAgain = 200 * time.Millisecond
+
+// followKeys follows the keys of the cluster until ctx ends.
+func (s *Server) followKeys(ctx context.Context) {
+	var told string
+	for ctx.Err() == nil {
+		err := s.o.Keys.Follow(ctx)
+		if err != nil && err.Error() != told { // once for each reason
+			told = err.Error()
+			s.log.Warn("the keys of the cluster are not all as they should be here; it is tried again", zap.Error(err))
+		}
+		_ = ratelimit.Sleep(ctx, followAgain)
+	}
 }
 
 // drain ends what the server does, in the order that Serve promises.

@@ -78,7 +78,7 @@ func New(o Options) (*Server, error) {
 		Events: events.New(events.Options{
 			Supervisor: o.Supervisor, Agents: s.agents.Access(), History: o.Store, Elsewhere: elsewhere, Heartbeat: o.Heartbeat, Log: s.log,
 		}),
-		Requests: s.requests, Keys: o.Keys, Budget: rpc.NewBudget(rpc.DefaultBudget, rpc.DefaultKeyBudget), Codes: &s.codes, Signatures: o.Signatures, Probe: o.Probe,
+		Requests: s.requests, Keys: o.Keys, Budget: rpc.NewBudget(rpc.DefaultBudget, rpc.DefaultKeyBudget), Codes: &s.codes, Signatures: o.Signatures, Shared: o.Machines != nil, Probe: o.Probe,
 		Addr: o.Addr, Version: o.Version, Metrics: s.metrics, Log: o.Log, Lines: s.lines,
 		Readiness: httpd.Readiness{Supervisor: o.Supervisor, Guard: o.Guard, Health: o.Status},
 		Access:    o.AccessOptions, MaxUnauthenticated: o.MaxUnauthenticated,

@@ -104,7 +104,7 @@ func TestAttackReplayedSignature(t *testing.T) {
 // the latest counts. Those of full keys, which end with the server, are not on the disk.
 func TestSignaturesAreRememberedLongEnough(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "signatures")
-	seen, err := replay.Open(path)
+	seen, err := replay.Open(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

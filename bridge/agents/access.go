@@ -41,6 +41,9 @@ func (a Access) Find(id string) error {
 	if there(a.r, id) {
 		return nil
 	}
+	if err := a.Certain(id); err != nil {
+		return err
+	}
 	if ours(a.r, id) { // it may just come here from another machine
 		defer a.r.locks.Lock(id)()
 		if err := prepare(context.Background(), a.r, id); err != nil {

@@ -21,6 +21,9 @@ func (r *Registry) Resolve(ctx context.Context, id string) (*supervisor.Agent, e
 	if a, err := r.o.Supervisor.Agent(id); err == nil {
 		return a, nil
 	}
+	if err := r.Access().Certain(id); err != nil { // another machine may have it by now
+		return nil, err
+	}
 	defer r.locks.Lock(id)()
 	if a, err := r.o.Supervisor.Agent(id); err == nil {
 		return a, nil

@@ -118,6 +118,9 @@ type Method struct {
 	// Draining says that clients may call it also while the server drains: to see what it
 	// waits for and to end that.
 	Draining bool
+	// Alone says that a machine of a cluster answers it also without a majority of the others, though it is none of those that read: it ends or
+	// checks something of this machine, and accepts nothing.
+	Alone bool
 	// Of are the parameters that name agents or sessions: of several machines, the one answers that has the first of these that any has.
 	Of []string
 	// Stream is what a stream says before the response; nil where there is none.
@@ -208,7 +211,7 @@ var (
 		Summary: "Describe all methods, as an OpenRPC document",
 	}
 	ShutdownServer = Def[None, SuccessResult]{
-		Name: "shutdown_server", Scope: Global, Effect: Changes, Agents: Unrestricted,
+		Name: "shutdown_server", Scope: Global, Effect: Changes, Alone: true, Agents: Unrestricted,
 		Summary: "Finish the running turns, stop every agent and end the server",
 	}
 	RotateKey = Def[RotateKeyParams, RotateKeyResult]{
@@ -226,7 +229,7 @@ var (
 		Summary: "List the valid keys made by create_key",
 	}
 	CreatePageCode = Def[None, CreatePageCodeResult]{
-		Name: "create_page_code", Scope: Global, Effect: Changes,
+		Name: "create_page_code", Scope: Global, Effect: Changes, Alone: true,
 		Summary: "Make a one-time code that opens the page within a minute, instead of the key",
 	}
 	RevokeKey = Def[RevokeKeyParams, RevokeKeyResult]{
@@ -247,7 +250,7 @@ var (
 		Errors:  append(turnErrors[:len(turnErrors):len(turnErrors)], KindCancelled),
 	}
 	ValidateCode = Def[ValidateCodeParams, ValidateCodeResult]{
-		Name: "validate_code", Scope: Both, Effect: Changes,
+		Name: "validate_code", Scope: Both, Effect: Changes, Alone: true,
 		Summary: "Check code with a checker of the machine, without running it",
 		Errors:  []ErrorKind{KindCheckerNotFound, KindTimeout, KindExecutionError},
 	}
@@ -282,12 +285,12 @@ var (
 		Errors:  turnErrors,
 	}
 	Cancel = Def[CancelParams, CancelResult]{
-		Name: "cancel", Scope: Both, Effect: Changes, Agents: Created, Unaudited: true, Draining: true,
+		Name: "cancel", Scope: Both, Effect: Changes, Alone: true, Agents: Created, Unaudited: true, Draining: true,
 		Summary: "Cancel a waiting or running send; globally, a run of a plan",
 		Errors:  []ErrorKind{KindAgentNotFound, KindPlanRecordDamaged},
 	}
 	Shutdown = Def[None, SuccessResult]{
-		Name: "shutdown", Scope: Agent, Effect: Changes,
+		Name: "shutdown", Scope: Agent, Effect: Changes, Alone: true,
 		Summary: "Stop the agent's process; the next send starts it again",
 		Errors:  []ErrorKind{KindAgentNotFound},
 	}

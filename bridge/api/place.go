@@ -38,3 +38,7 @@ func fieldsOf(t reflect.Type) (list []bound) {
 	}
 	return list
 }
+
+// StaleHeader is the header of an answer by a machine of a cluster that does not reach a majority of the others: since when what it has may be old, in
+// RFC 3339.
+const StaleHeader = "X-Nexus-Stale"

@@ -5,15 +5,9 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
-	"nexus.internal/protocol/strict"
 )
 
 // Bounds of a Keyring (SPEC §7).
@@ -97,6 +91,7 @@ type Keyring struct {
 	unsaved []string    // ids of revoked keys that records still holds
 	retry   *time.Timer // writes the files again; nil if it is not set
 	closed  bool
+	shared  *shared        // what the machines of a cluster have together; nil for a server alone
 	saving  sync.WaitGroup // retry
 }
 
@@ -152,7 +147,7 @@ func (k *Keyring) end() error {
 	if len(k.unsaved) > 0 {
 		err = k.save(k.living())
 	}
-	for _, h := range slices.Concat(k.old, k.scoped) {
+	for _, h := range slices.Concat(k.old, k.scoped, k.shared.own()) {
 		h.close()
 	}
 	if k.full == nil {
@@ -181,7 +176,7 @@ func (k *Keyring) writeAgain() {
 	if len(k.unsaved) > 0 {
 		err = k.save(k.living())
 	}
-	if k.inFile != k.full.key {
+	if k.stands() {
 		err = errors.Join(err, k.write())
 	}
 	if err != nil {
@@ -189,20 +184,40 @@ func (k *Keyring) writeAgain() {
 	}
 }
 
+// stands reports whether a file has another key than the full one, which is known. mu is held.
+func (k *Keyring) stands() bool {
+	return !k.full.key.IsZero() && (k.inFile != k.full.key || k.shared.lacks(k.full.verifier))
+}
+
 // write puts the full key into its file. mu is held.
 func (k *Keyring) write() error {
-	err := k.full.key.write(k.path)
+	err := errors.Join(k.full.key.write(k.path), k.shared.keep(k.full.key))
 	if err == nil {
 		k.inFile = k.full.key
 	}
 	return err
 }
 
-// Key is the full key.
+// Key is the full key: on a machine of a cluster, the one that it made at its start until that of the cluster is known.
 func (k *Keyring) Key() Key {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if own := k.shared.own(); k.full.key.IsZero() && own != nil {
+		return own[0].key
+	}
 	return k.full.key
+}
+
+// FullKey is the full key of that id, unless it was replaced; the zero Key if there is none, or its text is not known here.
+func (k *Keyring) FullKey(id string) Key {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, h := range append(k.shared.own(), k.full) {
+		if h.ID == id && h.Expires.IsZero() && h.valid.Err() == nil {
+			return h.key
+		}
+	}
+	return Key{}
 }
 
 // Path is the file that holds the full key.
@@ -210,7 +225,7 @@ func (k *Keyring) Path() string { return k.path }
 
 // all are the keys that are good now. mu is held.
 func (k *Keyring) all() []*entry {
-	keys := slices.Concat([]*entry{k.full}, k.old, k.scoped)
+	keys := slices.Concat([]*entry{k.full}, k.shared.own(), k.old, k.scoped)
 	return slices.DeleteFunc(keys, func(h *entry) bool { return h.valid.Err() != nil })
 }
 
@@ -257,24 +272,16 @@ func (k *Keyring) Prove(id, nonce, address string) (proof string, ok bool) {
 // grace; with a grace of 0, no other full key is good any more. That holds also if
 // the file cannot be written: the error is an UnsavedError then.
 func (k *Keyring) Rotate(grace time.Duration) (now Grant, err error) {
+	if k.shared != nil {
+		return k.rotateShared(grace)
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	key, before := Generate(), k.full
 	k.full = newEntry(Grant{Scope: ScopeFull, Created: time.Now()}, key, key.verifier())
 	k.old = slices.DeleteFunc(k.old, func(h *entry) bool { return h.valid.Err() != nil })
 	if grace > 0 {
-		g := before.Grant
-		g.Expires = time.Now().Add(grace)
-		again := newEntry(g, before.key, before.verifier)
-		// What is under way with the old key goes on until then.
-		context.AfterFunc(again.valid, func() {
-			if errors.Is(context.Cause(again.valid), ErrClosed) {
-				before.close()
-			} else {
-				before.end()
-			}
-		})
-		k.old = append(k.old, again)
+		k.old = append(k.old, before.until(time.Now().Add(grace)))
 	} else {
 		for _, h := range append(k.old, before) {
 			h.end()
@@ -285,11 +292,32 @@ func (k *Keyring) Rotate(grace time.Duration) (now Grant, err error) {
 		k.old[0].end()
 		k.old = k.old[1:]
 	}
-	if err := k.write(); err != nil {
-		k.later()
-		return k.full.Grant, &UnsavedError{"the old key has ended, or ends after grace_s, but the new one is not in its file yet", err}
+	return k.full.Grant, k.writeOrLater()
+}
+
+// writeOrLater puts the full key into its file, now or as soon as that is possible. mu is held.
+func (k *Keyring) writeOrLater() error {
+	err := k.write()
+	if err == nil {
+		return nil
 	}
-	return k.full.Grant, nil
+	k.later()
+	return &UnsavedError{"the old key has ended, or ends after grace_s, but the new one is not in its file yet", err}
+}
+
+// until is the key with an end, in the place of the entry. What is under way with it goes on until then.
+func (h *entry) until(end time.Time) *entry {
+	g := h.Grant
+	g.Expires = end
+	again := newEntry(g, h.key, h.verifier)
+	context.AfterFunc(again.valid, func() {
+		if errors.Is(context.Cause(again.valid), ErrClosed) {
+			h.close()
+		} else {
+			h.end()
+		}
+	})
+	return again
 }
 
 // ErrTooMany says that there are MaxScoped keys already.
@@ -298,6 +326,9 @@ var ErrTooMany = fmt.Errorf("there are %d scoped keys: revoke one first", MaxSco
 // Add makes a scoped key; of g, ID and Created are chosen. The key is shown
 // here and never again: only its hash is kept.
 func (k *Keyring) Add(g Grant) (Key, Grant, error) {
+	if k.shared != nil {
+		return k.addShared(g)
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	kept := k.living()
@@ -328,6 +359,9 @@ func (k *Keyring) List() []Grant {
 // Revoke ends the scoped key of that id and reports whether there was one. It has
 // ended also if that cannot be saved: the error is an UnsavedError then.
 func (k *Keyring) Revoke(id string) (bool, error) {
+	if k.shared != nil {
+		return k.revokeShared(id)
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	kept := k.living()
@@ -350,60 +384,4 @@ func (k *Keyring) Revoke(id string) (bool, error) {
 // is held.
 func (k *Keyring) living() []*entry {
 	return slices.DeleteFunc(slices.Clone(k.scoped), func(h *entry) bool { return h.valid.Err() != nil })
-}
-
-// record is a scoped key in its file.
-type record struct {
-	Verifier verifier  `json:"sha256"`
-	Scope    Scope     `json:"scope"`
-	Name     string    `json:"name,omitzero"`
-	AgentID  string    `json:"agent_id,omitzero"`
-	MayGrant bool      `json:"may_grant,omitzero"`
-	Created  time.Time `json:"created_at"`
-	Expires  time.Time `json:"expires_at,omitzero"`
-}
-
-// save writes the keys and then takes them for its own. mu is held.
-func (k *Keyring) save(keys []*entry) error {
-	records := []record{}
-	for _, h := range keys {
-		records = append(records, record{h.verifier, h.Scope, h.Name, h.AgentID, h.MayGrant, h.Created.UTC(), h.Expires.UTC()})
-	}
-	text, err := json.Marshal(map[string]any{"keys": records}, jsontext.WithIndent("  "))
-	if err == nil {
-		err = replace(k.records, string(text)+"\n")
-	}
-	if err != nil {
-		return fmt.Errorf("write the scoped keys %s: %w", k.records, err)
-	}
-	k.scoped, k.unsaved = keys, nil
-	return nil
-}
-
-func (k *Keyring) load() error {
-	text, err := readOwn(k.records, ownersAlone, MaxRecords)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var file struct {
-		Keys []record `json:"keys"`
-	}
-	if err := strict.Valid(text); err != nil {
-		return err
-	}
-	if err := json.Unmarshal(text, &file, json.RejectUnknownMembers(true)); err != nil {
-		return err
-	}
-	for i, r := range file.Keys {
-		if len(r.Verifier) != 64 || r.Scope != ScopeRead && (r.Scope != ScopeAgent || r.AgentID == "") || r.MayGrant && r.Scope != ScopeAgent {
-			return fmt.Errorf("keys[%d] is no scoped key", i)
-		}
-		k.scoped = append(k.scoped, newEntry(Grant{
-			Scope: r.Scope, Name: r.Name, AgentID: r.AgentID, MayGrant: r.MayGrant, Created: r.Created, Expires: r.Expires,
-		}, Key{}, r.Verifier))
-	}
-	return nil
 }

@@ -80,6 +80,7 @@ type Client struct {
 	signs   atomic.Bool // the server wants requests signed
 	reached atomic.Bool // a server has answered
 	silent  atomic.Bool // it has not, to the last try of what is tried again
+	stale   atomic.Pointer[string]
 }
 
 // New returns a client. It calls nobody yet. A URL that is neither https nor http on a
@@ -194,6 +195,15 @@ func (c *Client) URL() string { return c.place.Load().base }
 // Silent reports whether a connection broke or could not be had, and the server has answered no
 // request since: what could not be done is tried again meanwhile.
 func (c *Client) Silent() bool { return c.silent.Load() }
+
+// Stale is since when, in RFC 3339, what was answered last as such may be old: that machine of a cluster did not reach a majority of the others. It is "" if
+// no answer was.
+func (c *Client) Stale() string {
+	if since := c.stale.Load(); since != nil {
+		return *since
+	}
+	return ""
+}
 
 // Close drops connections that are kept for later calls.
 func (c *Client) Close() { c.keys.now().http.CloseIdleConnections() }
@@ -359,6 +369,9 @@ func (c *Client) do(r *http.Request, what string) (*http.Response, error) {
 	}
 	c.reached.Store(true)
 	c.silent.Store(false)
+	if since := response.Header.Get(api.StaleHeader); since != "" {
+		c.stale.Store(&since)
+	}
 	return response, nil
 }
 

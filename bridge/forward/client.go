@@ -75,6 +75,9 @@ func (f *Client) Owner(agent string) (machine string, known bool) {
 	return machine, known
 }
 
+// Cut implements [rpc.Elsewhere].
+func (f *Client) Cut() (since time.Time, err error) { return f.machines.Cut() }
+
 // dialError says that there was no connection, so that nothing was asked.
 type dialError struct{ err error }
 
@@ -136,6 +139,7 @@ func (f *Client) Call(ctx context.Context, machine string, c *rpc.Call, out *rpc
 		return nil, err
 	}
 	defer response.Body.Close()
+	c.Stale = response.Header.Get(api.StaleHeader)
 	switch {
 	case response.StatusCode == http.StatusNoContent:
 		return nil, nil

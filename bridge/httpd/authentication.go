@@ -51,6 +51,9 @@ func (s *Server) checkKey(x *request, to route) *rpc.Error {
 	}
 	grant, valid, ok := s.o.Keys.Check(key.Reveal())
 	if !ok {
+		if err := s.o.Keys.Unknown(); err != nil { // it may be good
+			return x.retryAfter(new(rpc.ToError(err)), time.Second)
+		}
 		return wrongKey
 	}
 	x.key = key

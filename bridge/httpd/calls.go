@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol/jsonrpc"
 )
@@ -66,13 +67,24 @@ func (s *Server) serveRPC(x *request, to route) {
 	}
 }
 
+// tellStale says in the answer since when what this machine has may be old; zero for nothing.
+func (x *request) tellStale(since time.Time) {
+	if !since.IsZero() {
+		x.w.Header().Set(api.StaleHeader, since.UTC().Format(time.RFC3339))
+	}
+}
+
 // serveCall answers one call: by JSON, or as it goes if the client and the method do that.
 func (s *Server) serveCall(x *request, c *rpc.Call) {
 	var out *rpc.Stream
 	if !c.Request.IsNotification() && s.o.Router.Streams(c.Request.Method) && accepts(x.r.Header.Values("Accept"), "text/event-stream") {
 		out = rpc.NewStream(s.stream(x), s.o.Heartbeat)
 	}
+	x.tellStale(s.o.Router.Stale())
 	response, record := s.o.Router.Serve(x.r.Context(), c, out)
+	if c.Stale != "" {
+		x.w.Header().Set(api.StaleHeader, c.Stale)
+	}
 	x.note(record)
 	x.trace = record.Trace
 	switch {
@@ -94,6 +106,7 @@ func (s *Server) serveCall(x *request, c *rpc.Call) {
 // serveBatch runs all items at once and answers in their order.
 func (s *Server) serveBatch(x *request, items []jsonrpc.Item, like rpc.Call) {
 	x.log.batch = true
+	x.tellStale(s.o.Router.Stale())
 	parts, status, records := s.o.Router.ServeBatch(x.r.Context(), items, like)
 	x.log.calls = records
 	switch {

@@ -20,6 +20,7 @@ func (s *Server) serveEvents(x *request, agent, query string) {
 		s.refuse(x, refused)
 		return
 	}
+	x.tellStale(s.o.Router.Stale())
 	refused, ended := s.o.Events.Serve(x.r.Context(), events.Request{
 		By: x.by, Agent: agent, RequestID: x.id, Forwarded: x.machine != "", LastEventID: x.r.Header.Get("Last-Event-ID"), Query: values,
 	}, s.stream(x))

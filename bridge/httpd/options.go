@@ -42,6 +42,8 @@ type Options struct {
 	Codes *auth.Codes
 	// Signatures are those that were used; it is not closed.
 	Signatures *replay.Cache
+	// Shared says that ShareRates will run.
+	Shared bool
 	// Probe is a key by which the server's own process asks GET /readyz, and nothing
 	// else: such requests have no rate and no line of the access log. Nobody else
 	// may know it. The zero value is none.

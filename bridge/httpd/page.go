@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/page"
 )
 
@@ -34,8 +35,11 @@ func (s *Server) serveFile(x *request, file page.File) {
 // by the key before it opens nothing: who has only that one does not get the new one.
 func (s *Server) pageKey(x *request) {
 	scheme, code, _ := strings.Cut(strings.TrimSpace(x.r.Header.Get("Authorization")), " ")
-	key := s.o.Keys.Key()
-	if !strings.EqualFold(scheme, "Code") || s.o.Codes.Use(code) != key.ID() {
+	var key auth.Key
+	if strings.EqualFold(scheme, "Code") {
+		key = s.o.Keys.FullKey(s.o.Codes.Use(code))
+	}
+	if key.IsZero() {
 		s.refuse(x, wrongCode)
 		return
 	}

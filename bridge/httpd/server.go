@@ -67,6 +67,9 @@ func (s *Server) Reload(to AccessOptions) {
 		next.rate = now.rate
 	} else {
 		next.rate = limit.NewRate(to.RequestsPerMinute)
+		if s.o.Shared {
+			next.rate = limit.NewShared(to.RequestsPerMinute)
+		}
 	}
 	s.access.Store(next)
 }

@@ -68,11 +68,13 @@ func (s *Server) useSignatures(x *request, signed signatures) *rpc.Error {
 	// A full key ends with this server; what another one has signed must not be done
 	// again by the next one.
 	lasting := x.by.Grant.Scope != auth.ScopeFull
-	switch err := s.o.Signatures.Use(signed.texts, lasting, signed.now, signed.until); {
+	switch err := s.o.Signatures.Use(x.r.Context(), signed.texts, lasting, signed.now, signed.until); {
 	case errors.Is(err, replay.ErrUsed):
 		return badSignature(err.Error())
 	case errors.Is(err, replay.ErrFull):
 		return x.retryAfter(tooMany, time.Minute)
+	case errors.Is(err, auth.ErrNoMajority):
+		return new(rpc.ToError(err))
 	case err != nil:
 		x.log.fault = fmt.Errorf("remember signatures: %w", err)
 		return new(rpc.ToError(err).With(http.StatusServiceUnavailable))

@@ -9,6 +9,41 @@ import (
 	"nexus.internal/bridge/limit"
 )
 
+// What is taken at one server is missing at the other once that is told; what was too much is waited for.
+func TestShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := limit.NewShared(60), limit.NewShared(60)
+		tell := func(from, to *limit.Rate) {
+			for name, n := range from.Used() {
+				to.Charge(name, n)
+			}
+		}
+		if a.Take("k", 40) != 0 || b.Take("k", 40) != 0 {
+			t.Error("each has a minute's worth before the other tells")
+		}
+		tell(a, b)
+		tell(b, a)
+		if a.Used() != nil || b.Used() != nil {
+			t.Error("what was told is told again")
+		}
+		for _, r := range []*limit.Rate{a, b} {
+			if wait := r.Take("k", 1); wait != 21*time.Second { // 80 of 60 were taken
+				t.Errorf("wait %s", wait)
+			}
+			if r.Take("other", 60) != 0 {
+				t.Error("another key waits, too")
+			}
+		}
+		<-time.After(21 * time.Second)
+		if a.Take("k", 1) != 0 {
+			t.Error("it waits for longer than it was told")
+		}
+	})
+	if r := limit.NewRate(60); r.Take("k", 1) != 0 || r.Used() != nil {
+		t.Error("a server alone remembers what nobody asks for")
+	}
+}
+
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := limit.NewRate(60)

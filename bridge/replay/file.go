@@ -15,9 +15,9 @@ import (
 // Open returns a Cache that also knows what was used by keys that last, in earlier
 // lives of the server: the file at path has a line for each, when it is over in
 // microseconds since 1970 and the text. A line that was cut off by the end of a server
-// was not used. One process uses the file at a time. Close it.
-func Open(path string) (*Cache, error) {
-	c := &Cache{path: path}
+// was not used. One process uses the file at a time. What is used is used at all machines of a cluster if agreed is not nil. Close it.
+func Open(path string, agreed Agreed) (*Cache, error) {
+	c := &Cache{path: path, agreed: agreed}
 	if err := c.load(time.Now()); err != nil {
 		return nil, fmt.Errorf("read the signatures used, %s: %w", path, err)
 	}

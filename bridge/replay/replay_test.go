@@ -27,22 +27,22 @@ func TestUsedOnce(t *testing.T) {
 		{"twice at once", []string{"d", "d"}, now, replay.ErrUsed},
 		{"at the end of its time", []string{"a"}, later, replay.ErrUsed},
 	} {
-		if err := s.Use(step.texts, false, step.at, later); !errors.Is(err, step.want) {
+		if err := s.Use(t.Context(), step.texts, false, step.at, later); !errors.Is(err, step.want) {
 			t.Errorf("%s: got %v, want %v", step.name, err, step.want)
 		}
 	}
 	for i := range replay.MaxUsed - 3 {
-		if err := s.Use([]string{strconv.Itoa(i)}, false, now, later); err != nil {
+		if err := s.Use(t.Context(), []string{strconv.Itoa(i)}, false, now, later); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Use([]string{"more"}, false, now, later); !errors.Is(err, replay.ErrFull) {
+	if err := s.Use(t.Context(), []string{"more"}, false, now, later); !errors.Is(err, replay.ErrFull) {
 		t.Errorf("with no room: %v, want ErrFull", err)
 	}
-	if err := s.Use([]string{"a"}, false, now, later); !errors.Is(err, replay.ErrUsed) {
+	if err := s.Use(t.Context(), []string{"a"}, false, now, later); !errors.Is(err, replay.ErrUsed) {
 		t.Errorf("what was used is forgotten for want of room: %v", err)
 	}
-	if err := s.Use([]string{"more"}, false, later.Add(time.Second), later.Add(time.Minute)); err != nil {
+	if err := s.Use(t.Context(), []string{"more"}, false, later.Add(time.Second), later.Add(time.Minute)); err != nil {
 		t.Errorf("once the others are over: %v", err)
 	}
 }
@@ -53,7 +53,7 @@ func TestUsedByAnEarlierServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "signatures")
 	open := func() *replay.Cache {
 		t.Helper()
-		s, err := replay.Open(path)
+		s, err := replay.Open(path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func TestUsedByAnEarlierServer(t *testing.T) {
 		lasting bool
 		until   time.Time
 	}{{"lasts", true, later}, {"too", true, later}, {"does not", false, later}, {"is over", true, now.Add(-time.Second)}} {
-		if err := s.Use([]string{use.text}, use.lasting, now, use.until); err != nil {
+		if err := s.Use(t.Context(), []string{use.text}, use.lasting, now, use.until); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,13 +82,13 @@ func TestUsedByAnEarlierServer(t *testing.T) {
 	for life := range 3 { // each of which writes the file anew
 		s = open() // while the one before it was never closed
 		for text, want := range map[string]error{"lasts": replay.ErrUsed, "too": replay.ErrUsed} {
-			if err := s.Use([]string{text}, true, now, later); !errors.Is(err, want) {
+			if err := s.Use(t.Context(), []string{text}, true, now, later); !errors.Is(err, want) {
 				t.Errorf("life %d, %s: %v, want %v", life, text, err, want)
 			}
 		}
 	}
 	for _, text := range []string{"does not", "is over"} {
-		if err := s.Use([]string{text}, true, now, later); err != nil {
+		if err := s.Use(t.Context(), []string{text}, true, now, later); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -100,14 +100,14 @@ func TestUsedByAnEarlierServer(t *testing.T) {
 // The file does not grow for ever, and one that cannot be written uses nothing.
 func TestFileIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "signatures")
-	s, err := replay.Open(path)
+	s, err := replay.Open(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now()
 	for i := range 3 * replay.MaxUsed {
 		now = now.Add(time.Millisecond)
-		if err := s.Use([]string{strconv.Itoa(i)}, true, now, now.Add(time.Second)); err != nil {
+		if err := s.Use(t.Context(), []string{strconv.Itoa(i)}, true, now, now.Add(time.Second)); err != nil {
 			t.Fatal(i, err)
 		}
 	}
@@ -117,13 +117,13 @@ func TestFileIsBounded(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Use([]string{"x"}, true, now, now.Add(time.Second)); err == nil || errors.Is(err, replay.ErrUsed) {
+	if err := s.Use(t.Context(), []string{"x"}, true, now, now.Add(time.Second)); err == nil || errors.Is(err, replay.ErrUsed) {
 		t.Errorf("a file that cannot be written: %v", err)
 	}
-	if err := s.Use([]string{"x"}, false, now, now.Add(time.Second)); err != nil {
+	if err := s.Use(t.Context(), []string{"x"}, false, now, now.Add(time.Second)); err != nil {
 		t.Errorf("it was used by that: %v", err)
 	}
-	if _, err := replay.Open(t.TempDir()); err == nil {
+	if _, err := replay.Open(t.TempDir(), nil); err == nil {
 		t.Error("a directory is taken")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -14,6 +15,8 @@ import (
 
 // Elsewhere has calls answered by the other machines of a cluster. It is safe for concurrent use.
 type Elsewhere interface {
+	// Cut says why a majority of the machines is not reached, and since when what this one has may be old; nil while one is.
+	Cut() (since time.Time, err error)
 	// Owner is the machine that has an agent, "" for this one; known is false if none is known to.
 	Owner(agent string) (machine string, known bool)
 	// Place chooses the machine for a new agent, "" for this one. The error is an *api.ParamError if none fits, or NODE_UNREACHABLE.
@@ -51,6 +54,31 @@ func claimed(c *Call, names []string, err error) string {
 		return ""
 	}
 	return e.Machine
+}
+
+// Stale is since when what this machine of a cluster has may be old, as it does not reach a majority of the others; zero while it does, and for a
+// server alone.
+func (r *Router) Stale() time.Time {
+	if r.o.Elsewhere == nil {
+		return time.Time{}
+	}
+	since, _ := r.o.Elsewhere.Cut()
+	return since
+}
+
+// certain refuses what changes something while a majority of the machines is not reached: NO_QUORUM.
+func (r *Router) certain(m api.Method) error {
+	if r.o.Elsewhere == nil || m.Effect == api.Reads || m.Alone {
+		return nil
+	}
+	_, err := r.o.Elsewhere.Cut()
+	if err == nil {
+		return nil
+	}
+	return &api.Error{
+		Kind: api.KindNoQuorum, Details: "this machine is cut off from the others, and nothing was accepted: " + err.Error(), Err: err,
+		Suggestions: []string{"Send it again when a majority of the machines is there, or to a machine that reaches one."},
+	}
 }
 
 // owner is the other machine that has the agent of a call; "" if this one is to answer.

@@ -292,6 +292,11 @@ func ofServer(err error) *api.Error {
 	switch {
 	case errors.Is(err, supervisor.ErrDraining):
 		return apiError(api.KindServerDraining, err, "Start the server again; saved agents come back when they are asked.")
+	case errors.Is(err, auth.ErrNoMajority):
+		return &api.Error{
+			Kind: api.KindNoQuorum, Details: "the machines do not agree on keys, and nothing was accepted: " + err.Error(), Err: err,
+			Suggestions: []string{"Send it again when a majority of the machines is there."},
+		}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &api.Error{
 			Kind: api.KindTimeout, Details: "the agent's process did not answer in time",

@@ -180,6 +180,9 @@ func (r *Router) run(ctx context.Context, c *Call, out *Stream) (value any, err 
 	if err != nil {
 		return nil, err
 	}
+	if err := r.certain(method.row); err != nil {
+		return nil, err
+	}
 	params, err := method.decode(c.Request.Params)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/cluster/identity"
+	"nexus.internal/supervisor/cluster/register"
 	"nexus.internal/supervisor/cluster/replicated"
 	"nexus.internal/supervisor/cluster/runner"
 	"nexus.internal/supervisor/proc"
@@ -185,8 +186,10 @@ type membership struct {
 	engine *runner.Runner // nil with a NATS that is there already
 	link   *cluster.Link
 	node   *cluster.Node // nil before join
-	kept   *replicated.Store
-	cwds   *cwds
+	// register is what all machines have.
+	register *register.Register
+	kept     *replicated.Store
+	cwds     *cwds
 }
 
 // enterCluster starts what makes this machine one with others; nil if it is to be none.
@@ -195,24 +198,48 @@ func enterCluster(ctx context.Context, o clusterOptions, cfg *config.Config, lev
 		return nil, nil
 	}
 	m := &membership{o: o, log: log.Named("cluster")}
+	if err := m.connect(ctx, cfg, level, guard); err != nil {
+		if m.engine != nil {
+			m.engine.Close()
+		}
+		return nil, err
+	}
 	var err error
+	if m.register, err = register.Open(m.link.NATS(), register.Options{Cluster: o.Cluster, Replicas: m.replicas(), Log: m.log}); err != nil {
+		m.close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// connect starts the engine, unless there is a NATS already, and connects to it.
+func (m *membership) connect(ctx context.Context, cfg *config.Config, level string, guard *proc.Guard) (err error) {
+	o := m.o
 	if o.nats != "" {
 		m.link, err = cluster.ConnectTo(o.nats, o.credentials, m.log)
-		return m, err
+		return err
 	}
 	said := cluster.EngineOptions{Cluster: o.Cluster, Machine: o.Machine, Listen: o.Listen, Join: o.Join, Dir: cfg.Home.ClusterDir(o.Cluster, o.Machine)}
 	if o.files != "" {
 		said.Certificates = &o.files
 	}
 	if m.engine, err = runner.Start(ctx, runner.Options{Program: o.program, Level: level, Engine: said, Guard: guard, Log: m.log}); err != nil {
-		return nil, err
+		return err
 	}
-	if m.link, err = cluster.Connect(m.engine, m.log); err != nil {
-		m.engine.Close()
-		return nil, err
-	}
-	return m, nil
+	m.link, err = cluster.Connect(m.engine, m.log)
+	return err
 }
+
+// replicas is on how many machines what they agree on is kept.
+func (m *membership) replicas() int {
+	if m.engine == nil {
+		return maxReplicas
+	}
+	return min(maxReplicas, len(m.o.Join))
+}
+
+// maxReplicas is on how many machines something is kept at most.
+const maxReplicas = 3
 
 // store is where the supervisor keeps records: local's, which other machines have, too.
 func (m *membership) store(cfg *config.Config, local *store.Local, catalogue *sessions.Catalogue) supervisor.Store {
@@ -229,12 +256,12 @@ func (m *membership) store(cfg *config.Config, local *store.Local, catalogue *se
 
 // join has the other machines know this one, and begins to ship what agents save. Store was called.
 func (m *membership) join(agents *supervisor.Supervisor, version string) (err error) {
-	replicas, peers := 3, 0
+	peers := 0
 	if m.engine != nil {
-		replicas, peers = min(replicas, len(m.o.Join)), len(m.o.Join)
+		peers = len(m.o.Join)
 	}
 	m.node, err = cluster.Join(m.link.NATS(), cluster.Options{
-		Cluster: m.o.Cluster, Machine: m.o.Machine, Replicas: replicas, Peers: peers, Labels: m.o.labels, MaxAgents: int(m.o.maxAgents), Agents: agents,
+		Cluster: m.o.Cluster, Machine: m.o.Machine, Replicas: m.replicas(), Peers: peers, Labels: m.o.labels, MaxAgents: int(m.o.maxAgents), Agents: agents,
 		Version: version, Log: m.log,
 	})
 	if err != nil {
@@ -261,6 +288,9 @@ func (m *membership) close() {
 	}
 	if m.node != nil {
 		m.node.Close()
+	}
+	if m.register != nil {
+		m.register.Close()
 	}
 	m.link.Close()
 	if m.engine != nil {

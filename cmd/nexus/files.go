@@ -32,17 +32,17 @@ type files struct {
 
 // openFiles opens them for the server on that port, or none of them; but for the logs. The caller holds
 // the home.
-func openFiles(cfg *config.Config, port int, o serveOptions, logs *sessionlog.Archive, log *zap.Logger) (_ *files, err error) {
+func openFiles(cfg *config.Config, port int, o serveOptions, machines *membership, logs *sessionlog.Archive, log *zap.Logger) (_ *files, err error) {
 	f := &files{logs: logs}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, f.close())
 		}
 	}()
-	if f.keys, err = auth.OpenKeyring(cfg.Home.KeyPath(port), cfg.Home.Path("keys.json")); err != nil {
+	if f.keys, err = machines.openKeys(cfg, port); err != nil {
 		return nil, err
 	}
-	if f.signatures, err = replay.Open(filepath.Join(cfg.Home.RunDir(), "signatures")); err != nil {
+	if f.signatures, err = replay.Open(filepath.Join(cfg.Home.RunDir(), "signatures"), machines.agreed()); err != nil {
 		return nil, err
 	}
 	if o.pprof {

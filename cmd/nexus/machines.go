@@ -6,6 +6,7 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/forward"
+	"nexus.internal/bridge/httpd"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
@@ -18,6 +19,7 @@ import (
 type machines struct {
 	*cluster.Node
 	*replicated.Store
+	httpd.Others
 }
 
 var _ bridge.Machines = machines{}
@@ -27,7 +29,7 @@ func (m *membership) machines() bridge.Machines {
 	if m == nil {
 		return nil
 	}
-	return machines{m.node, m.kept}
+	return machines{m.node, m.kept, common{m.register}}
 }
 
 func (m machines) All() (all []forward.Machine) {

@@ -227,7 +227,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 		return err
 	}
 	defer machines.close()
-	kept, err := openFiles(cfg, port, o, logs, log)
+	kept, err := openFiles(cfg, port, o, machines, logs, log)
 	if err != nil {
 		return err
 	}

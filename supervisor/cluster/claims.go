@@ -14,7 +14,6 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/protocol/ratelimit"
-	"nexus.internal/supervisor/cluster/tunnel"
 )
 
 // Claim says whose an agent is.
@@ -30,9 +29,6 @@ var ErrClaimed = errors.New("another machine has the agent")
 // releasedTries is how often an agent is claimed of which nobody else is known to have claimed it meanwhile: that it was given up, this
 // machine and the one of the three that is asked may know a moment later.
 const releasedTries = 5
-
-// noReplicas is what a NATS of one server says of more than one replica (JSStreamReplicasNotSupportedErr).
-const noReplicas = 10074
 
 // key is an agent's name as one of JetStream's keys, which have fewer characters.
 func key(agent string) string { return base64.RawURLEncoding.EncodeToString([]byte(agent)) }
@@ -179,21 +175,9 @@ func (n *Node) change(ctx context.Context, do func(context.Context, jetstream.Ke
 	n.mu.Lock()
 	bucket := n.bucket
 	n.mu.Unlock()
-	if bucket == nil {
-		return ErrNoQuorum
-	}
-	asked, cancel := context.WithTimeout(ctx, agreePatience)
-	defer cancel()
-	err := do(asked, bucket)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, jetstream.ErrKeyExists), errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+	err := Agree(ctx, bucket, do)
+	if errors.Is(err, ErrChanged) {
 		return ErrClaimed
-	case errors.Is(err, nats.ErrReconnectBufExceeded):
-		return fmt.Errorf("%w: %w", ErrNoQuorum, tunnel.ErrNoServer)
-	case ctx.Err() == nil && (asked.Err() != nil || errors.Is(err, jetstream.ErrNoStreamResponse)):
-		return fmt.Errorf("%w: %w", ErrNoQuorum, err)
 	}
 	return err
 }
@@ -222,14 +206,9 @@ var errAnew = errors.New("NATS was reached anew")
 func (n *Node) followOnce(ctx context.Context, reached <-chan nats.Status) error {
 	asked, cancel := context.WithTimeout(ctx, leaderPatience)
 	defer cancel()
-	claims := jetstream.KeyValueConfig{
+	bucket, err := OpenBucket(asked, n.js, jetstream.KeyValueConfig{
 		Bucket: "nexus_" + n.o.Cluster + "_agents", Description: "which machine has which agent", Replicas: n.o.Replicas, Storage: jetstream.FileStorage,
-	}
-	bucket, err := n.js.CreateOrUpdateKeyValue(asked, claims)
-	if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.ErrorCode == noReplicas {
-		claims.Replicas = 1
-		bucket, err = n.js.CreateOrUpdateKeyValue(asked, claims)
-	}
+	})
 	if err != nil {
 		return err
 	}

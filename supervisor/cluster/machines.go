@@ -121,6 +121,11 @@ func (n *Node) beat(ctx context.Context) {
 			n.log.Warn("the other machines are not told of this one", zap.Error(err))
 		}
 		failed = err != nil
+		if n.Check() == nil {
+			n.mu.Lock()
+			n.whole = time.Now()
+			n.mu.Unlock()
+		}
 		for _, m := range n.Machines() {
 			if m.State != Up { // whoever waits for it waits in vain
 				n.tunnel.Break(n.at(m.Name))

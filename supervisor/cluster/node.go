@@ -53,6 +53,7 @@ type Node struct {
 	revision uint64             // the last one that is known
 	since    time.Time          // from when on this machine has heard all that the others said; zero before claims are known
 	echo     time.Time          // when it heard last what it said itself
+	whole    time.Time          // when Check had nothing to say last
 }
 
 // Join makes this process a machine of the cluster that nc reaches, which stays its caller's. Whether a majority of the
@@ -64,7 +65,7 @@ func Join(nc *nats.Conn, o Options) (*Node, error) {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	n := &Node{o: o, log: o.Log, nc: nc, tunnel: tunnel.New(nc), process: rand.Text(), machines: map[string]Machine{}, claims: map[string]Claim{}, agreed: make(chan struct{})}
+	n := &Node{o: o, log: o.Log, nc: nc, tunnel: tunnel.New(nc), process: rand.Text(), machines: map[string]Machine{}, claims: map[string]Claim{}, agreed: make(chan struct{}), whole: time.Now()}
 	var err error
 	if n.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(agreePatience)); err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", err)
@@ -138,6 +139,17 @@ func (n *Node) Check() error {
 		return ErrNoQuorum
 	}
 	return nil
+}
+
+// Cut says why a majority of the machines is not reached, as Check does, and since when what this one has may be old: from the last moment
+// in which a majority was certainly heard.
+func (n *Node) Cut() (since time.Time, err error) {
+	if err := n.Check(); err != nil {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.whole.Add(-lostAfter), err
+	}
+	return time.Time{}, nil
 }
 
 // Agreed waits until a majority of the machines is there, and what they agree on is known here.

@@ -483,6 +483,17 @@ func TestShutdownOfADrainingServer(t *testing.T) {
 	}
 }
 
+// What a machine answers that is cut off from the others of its cluster is told to be old.
+func TestStaleAnswer(t *testing.T) {
+	got := run(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Nexus-Stale", "2001-09-09T01:46:40Z")
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"keys":[]}}`)
+	}, nil, "keys", "--json")
+	if want := (outcome{0, `{"keys":[]}` + "\n", "nexus-rpc: the machine is cut off from the others of its cluster: this may be old, as of 2001-09-09T01:46:40Z\n"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 // With --json, an error is a line of JSON on stderr, too.
 func TestErrorsAsJSON(t *testing.T) {
 	refuse := func(w http.ResponseWriter, _ *http.Request) {

@@ -183,7 +183,11 @@ func (a *App) command(r row) *cobra.Command {
 			if r.wakes {
 				a.tellWaking(cmd.Context(), c, args[0])
 			}
-			return r.do.run(cmd.Context(), a, c, args)
+			err = r.do.run(cmd.Context(), a, c, args)
+			if since := c.Stale(); since != "" && err == nil {
+				a.note("the machine is cut off from the others of its cluster: this may be old, as of %s", since)
+			}
+			return err
 		},
 	}, r.names)
 	if r.start {
