@@ -107,6 +107,8 @@ the same job (its floor). Both are taken in turns, and these are the medians.
               that is not counted
   bare GET,   as many bytes got from a bare net/http server, and that file of each
   /proc/PID/stat  agent's process read
+  request,    a message by NATS from one machine of a cluster to another and back;
+  publish     one that a majority of three servers of NATS has synced
   readdir,    the names in a directory, and the size and time of each file
   stat
 
