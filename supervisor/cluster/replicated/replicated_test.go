@@ -16,7 +16,6 @@ import (
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/cluster/clustertest"
-	"nexus.internal/supervisor/cluster/mirror"
 	"nexus.internal/supervisor/cluster/replicated"
 	"nexus.internal/supervisor/store"
 )
@@ -64,8 +63,19 @@ func start(t *testing.T, nats *clustertest.Machine, home, cwd string) *machine {
 	return startSharing(t, nats, home, cwd, shared)
 }
 
+// startBounded starts a server that bounds what the machines keep, in bytes.
+func startBounded(t *testing.T, nats *clustertest.Machine, home string, bytes int64) *machine {
+	t.Helper()
+	return startAs(t, nats, home, shared, bytes, shared)
+}
+
 // startSharing starts a server in a home, on a machine whose server of NATS runs.
 func startSharing(t *testing.T, nats *clustertest.Machine, home, cwd string, dirs ...string) *machine {
+	t.Helper()
+	return startAs(t, nats, home, cwd, 0, dirs...)
+}
+
+func startAs(t *testing.T, nats *clustertest.Machine, home, cwd string, bytes int64, dirs ...string) *machine {
 	t.Helper()
 	node, err := cluster.Join(nats.NATS(), cluster.Options{Cluster: "farm", Machine: nats.Name(), Replicas: 3})
 	if err != nil {
@@ -73,7 +83,7 @@ func startSharing(t *testing.T, nats *clustertest.Machine, home, cwd string, dir
 	}
 	m := &machine{t: t, nats: nats, node: node, home: home}
 	m.local = store.NewLocal(store.Options{Layout: store.Layout{Named: m.path(""), Temp: filepath.Join(home, "temp")}})
-	m.Store = replicated.New(replicated.Options{Local: m.local, Root: m.path(""), Dir: filepath.Join(home, "cluster"), Shared: dirs, Dirs: where{m, cwd}})
+	m.Store = replicated.New(replicated.Options{Local: m.local, Root: m.path(""), Dir: filepath.Join(home, "cluster"), Shared: dirs, MaxBytes: bytes, Dirs: where{m, cwd}})
 	stopped := false
 	m.stop = func() {
 		if !stopped {
@@ -414,11 +424,7 @@ func TestFreshAndShared(t *testing.T) {
 // Where the machines have no more room, a prompt is refused at once, and an outcome that is not kept is not told; what is deleted makes room.
 func TestNoRoom(t *testing.T) {
 	farm := clustertest.Start(t, 3)
-	a := start(t, farm[0], t.TempDir(), shared)
-	until(t, "the bound holds", func() bool { // the server may just be making the stream
-		_, err := mirror.Open(within(t), farm[0].JetStream, "farm", 3, 1<<20)
-		return err == nil
-	})
+	a := startBounded(t, farm[0], t.TempDir(), 1<<20)
 	a.claim("worker")
 	r := a.open("worker", true)
 	a.turn(r, "worker", "one")
