@@ -44,6 +44,14 @@ type (
 		Last uint64 `json:"last"` // the number of the event before
 	}
 
+	// NodeState says, in a stream of all agents of a cluster, that the events of a machine's agents come no more, or come again.
+	NodeState struct {
+		Node  string `json:"node"`
+		State string `json:"state" enum:"up,lost,left"`
+		// Gap says that there may have been agents of the machine since that no event tells of.
+		Gap bool `json:"gap,omitzero" wire:"default"`
+	}
+
 	// StreamEnd is the last event of a stream.
 	StreamEnd struct {
 		Reason string `json:"reason" enum:"slow,removed,draining,revoked,crowded"`
@@ -59,6 +67,7 @@ func (TurnEnd) Name() string      { return "turn_end" }
 func (Gap) Name() string          { return "gap" }
 func (StreamOpen) Name() string   { return "open" }
 func (AgentRemoved) Name() string { return "agent_removed" }
+func (NodeState) Name() string    { return "node_state" }
 func (StreamEnd) Name() string    { return "end" }
 
 func (AgentState) event()   {}
@@ -67,6 +76,7 @@ func (TurnEnd) event()      {}
 func (Gap) event()          {}
 func (StreamOpen) event()   {}
 func (AgentRemoved) event() {}
+func (NodeState) event()    {}
 func (StreamEnd) event()    {}
 
 // serverEvents are the types above, by their names.
@@ -95,5 +105,5 @@ func (f Frame) DecodeStreamEvent() (Event, error) {
 // ServerEvents are the zero values of all events that a server adds to those of
 // children, in the order of SPEC §5.6 and §6.4.
 func ServerEvents() []Event {
-	return []Event{AgentState{}, TurnStart{}, TurnEnd{}, Gap{}, StreamOpen{}, AgentRemoved{}, StreamEnd{}}
+	return []Event{AgentState{}, TurnStart{}, TurnEnd{}, Gap{}, StreamOpen{}, AgentRemoved{}, NodeState{}, StreamEnd{}}
 }

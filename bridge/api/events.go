@@ -49,7 +49,7 @@ func EventTypes() (list []EventType) {
 	for _, e := range protocol.ServerEvents() {
 		row := EventType{e, Bare, Owned}
 		switch e.(type) {
-		case protocol.StreamOpen:
+		case protocol.StreamOpen, protocol.NodeState:
 			row = EventType{e, Nowhere, Bare}
 		case protocol.AgentRemoved:
 			row = EventType{e, Nowhere, OwnedLast}

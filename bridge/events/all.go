@@ -21,32 +21,39 @@ import (
 // errTooManyAgents says that there are more agents than one stream can follow.
 var errTooManyAgents = errors.New("more agents than one stream can follow")
 
-// serveAll streams the events of all agents, or of those that are named, as they come. Of an
-// agent that is created meanwhile it streams every event. It starts no agent.
-func (s *Streams) serveAll(ctx context.Context, by rpc.Principal, q query, to rpc.Writer) (refused *rpc.Error, ended string) {
+// serveAll streams the events of all agents, or of those that are named, as they come: of all machines, or of this one alone if another
+// machine merges them. Of an agent that is created meanwhile it streams every event. It starts no agent.
+func (s *Streams) serveAll(ctx context.Context, r Request, q query, to rpc.Writer) (refused *rpc.Error, ended string) {
 	agent := "" // all, or several
 	if len(q.agents) == 1 {
 		agent = slices.Collect(maps.Keys(q.agents))[0]
 	}
-	if err := by.MayReach(agent); err != nil {
+	if err := r.By.MayReach(agent); err != nil {
 		return new(rpc.ToError(err).With(http.StatusForbidden)), ""
 	}
-	c := allEvents{s: s, asked: q, at: cursor{}, followed: map[string]source{}, batches: make(chan batch)}
-	if q.position != "" && q.position != "0" {
-		var ok bool
-		if c.at, ok = parseCursor(q.position, s.code); !ok {
-			return new(badParameter(q.source, "the id of an event, or 0", "Send the id of the last event seen, or 0 for all that is kept.")), ""
-		}
-	}
-	if registered, _ := s.o.Supervisor.Registrations(0); c.tooMany(registered) {
-		return new(badParameter("parameter agents", "at most 256 agents, and there are more",
-			"Name those that are to be told of, as in agents=worker-1,worker-2.")), ""
-	}
-	leave, refused := s.enter(by)
+	leave, refused := s.enter(r.By)
 	if refused != nil {
 		return refused, ""
 	}
 	defer leave()
+	if s.o.Elsewhere != nil && !r.Forwarded {
+		return s.serveMachines(ctx, r, q, to)
+	}
+	return s.serveOwn(ctx, q, r.Forwarded, to)
+}
+
+// serveOwn streams the events of this machine's agents; as a part of the stream of another one that merges several, if it is that.
+func (s *Streams) serveOwn(ctx context.Context, q query, part bool, to rpc.Writer) (refused *rpc.Error, ended string) {
+	c := allEvents{s: s, asked: q, part: part, at: cursor{}, followed: map[string]source{}, batches: make(chan batch)}
+	if !q.fresh() && !(part && q.position == fromFirst) {
+		var ok bool
+		if c.at, ok = parseCursor(q.position, s.code); !ok {
+			return new(badPosition(q)), ""
+		}
+	}
+	if registered, _ := s.o.Supervisor.Registrations(0); c.tooMany(registered) {
+		return new(manyAgents()), ""
+	}
 	c.out = rpc.NewStream(to, s.o.Heartbeat)
 	running, stop := context.WithCancel(ctx)
 	ended = endOf(ctx, c.run(running))
@@ -54,6 +61,14 @@ func (s *Streams) serveAll(ctx context.Context, by rpc.Principal, q query, to rp
 	c.work.Wait()
 	end(c.out, ended, `"`+c.at.text(s.code)+`"`)
 	return nil, ended
+}
+
+func badPosition(q query) rpc.Error {
+	return badParameter(q.source, "the id of an event, or 0", "Send the id of the last event seen, or 0 for all that is kept.")
+}
+
+func manyAgents() rpc.Error {
+	return badParameter("parameter agents", "at most 256 agents, and there are more", "Name those that are to be told of, as in agents=worker-1,worker-2.")
 }
 
 // allEvents is one stream of many agents: a fan-in. One goroutine for each agent waits for
@@ -64,8 +79,10 @@ func (s *Streams) serveAll(ctx context.Context, by rpc.Principal, q query, to rp
 type allEvents struct {
 	s        *Streams
 	asked    query
+	part     bool // it is merged with those of other machines: see part.go
 	out      *rpc.Stream
 	at       cursor
+	told     uint64            // of a part: what at[others] was when the other machine was told of it last
 	followed map[string]source // by agent; at most maxNames
 	batches  chan batch
 	work     sync.WaitGroup // the goroutines of the agents that are followed
@@ -124,25 +141,27 @@ func (c *allEvents) open(ctx context.Context) error {
 	newest, forgotten := c.s.o.Supervisor.RegisteredUpTo()
 	registered, _ := c.s.o.Supervisor.Registrations(0)
 	var opened protocol.StreamOpen
-	if c.asked.position == "" || c.asked.position == "0" {
+	if c.asked.fresh() {
 		c.at[others] = newest
 		c.followRunning(ctx, registered)
 	} else {
-		if c.at[others] < forgotten || c.at[others] > newest { // there may have been some that nobody remembers
+		_, named := c.at[others]
+		if (named || !c.part) && (c.at[others] < forgotten || c.at[others] > newest) { // there may have been some that nobody remembers
 			opened.Gap = true
 		}
-		if _, named := c.at[others]; !named || c.at[others] > newest {
+		if !named || c.at[others] > newest {
 			c.at[others] = 0
 		}
 		c.resume(ctx, registered)
 	}
+	c.told = c.at[others]
 	return c.out.Send(rpc.AppendEvent(nil, c.at.text(c.s.code), opened.Name(), protocol.EncodeEvent(opened)))
 }
 
 // followRunning follows the agents that run, for a client that knows none.
 func (c *allEvents) followRunning(ctx context.Context, registered []supervisor.Registration) {
 	for _, reg := range registered {
-		if reg.Agent == nil || reg.Number > c.at[others] || !c.wants(reg.ID) {
+		if reg.Agent == nil || reg.Number > c.at[others] || !c.wants(reg.ID) || c.part && c.s.moved(reg.ID) {
 			continue
 		}
 		subscribe := reg.Agent.SubscribeNew
@@ -168,6 +187,8 @@ func (c *allEvents) resume(ctx context.Context, registered []supervisor.Registra
 	for id, after := range c.at {
 		switch reg, ok := saw[id]; {
 		case id == others || !c.wants(id):
+		case c.part && !c.s.has(id, known[id]): // another machine's part goes on with it
+			delete(c.at, id)
 		case ok:
 			c.begin(ctx, c.sourceOf(reg, after), id, after)
 		case !known[id]:
@@ -200,6 +221,9 @@ func (c *allEvents) follow(ctx context.Context, registered []supervisor.Registra
 				after = reg.Since
 			}
 			c.begin(ctx, c.sourceOf(reg, after), reg.ID, after)
+			if err := c.tellBegun(reg, after); err != nil {
+				return err
+			}
 		}
 		c.at[others] = reg.Number
 	}
@@ -290,13 +314,15 @@ func (c *allEvents) send(b batch) error {
 		if stored && ended.reg == 0 { // it was not removed from this server
 			return nil
 		}
+		if c.part && c.s.moved(b.agent) {
+			return c.tellMoved(b.agent)
+		}
 		return c.removed(b.agent)
 	}
 	if b.err != nil {
 		return b.err
 	}
-	const mark = "?" // in no cursor
-	before, after, _ := strings.Cut(string(c.at.appendAround(b.agent, []byte(mark), c.s.code)), mark)
+	before, after := c.around(b.agent)
 	var buf, id, data []byte
 	for _, e := range b.events {
 		if e.Seq != 0 {
@@ -312,14 +338,31 @@ func (c *allEvents) send(b batch) error {
 		buf = rpc.AppendEvent(buf, id, e.Type, data)
 	}
 	b.ack <- struct{}{}
+	if len(buf) > 0 {
+		c.told = c.at[others]
+	}
 	return c.out.SendOrBeat(buf)
+}
+
+// around is the text of the position before and after the number of one agent.
+func (c *allEvents) around(agent string) (before, after string) {
+	if c.part {
+		return c.partAround(agent)
+	}
+	const mark = "?" // in no cursor
+	before, after, _ = strings.Cut(string(c.at.appendAround(agent, []byte(mark), c.s.code)), mark)
+	return before, after
 }
 
 // removed writes that an agent was removed, and the number of its last event.
 func (c *allEvents) removed(id string) error {
 	e := protocol.AgentRemoved{Last: c.at[id]}
 	delete(c.at, id)
-	return c.out.Send(rpc.AppendEvent(nil, c.at.text(c.s.code), e.Name(), appendAgentEvent(nil, id, 0, protocol.EncodeEvent(e))))
+	at := ""
+	if !c.part {
+		at = c.at.text(c.s.code)
+	}
+	return c.out.Send(rpc.AppendEvent(nil, at, e.Name(), appendAgentEvent(nil, id, 0, protocol.EncodeEvent(e))))
 }
 
 // appendAgentEvent appends an event with the id of its agent, and its number unless that is 0. The

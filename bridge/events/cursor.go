@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,22 +46,48 @@ func (c cursor) appendAround(id string, number []byte, code registrationCode) (t
 	return text
 }
 
-// parseCursor reads a text; ok is false if no server writes it.
-func parseCursor(text string, code registrationCode) (cursor, bool) {
-	c := cursor{}
+// position is where a stream of many agents goes on, as a client says it.
+type position struct {
+	agents map[string]uint64 // the numbers of their last events
+	// machines are, by the names of machines, the texts of their numbers for others; "" is the name of a server alone.
+	machines map[string]string
+}
+
+// parsePosition reads a position in the form of [cursor], or in that of a cluster, which has a number of others for each
+// machine: *MACHINE:NUMBER. It reports whether some server may have written it.
+func parsePosition(text string) (position, bool) {
+	p := position{map[string]uint64{}, map[string]string{}}
 	for one := range strings.SplitSeq(text, ",") {
 		name, number, _ := strings.Cut(one, ":")
+		if machine, ok := strings.CutPrefix(name, others); ok {
+			_, readable := digits(number)
+			if _, twice := p.machines[machine]; twice || !readable || machine != "" && !machineName.MatchString(machine) || len(p.machines) >= maxNames {
+				return p, false
+			}
+			p.machines[machine] = number
+			continue
+		}
 		seq, err := strconv.ParseUint(number, 10, 64)
-		readable := err == nil
-		if name == others {
-			seq, readable = code.read(number)
+		if _, twice := p.agents[name]; twice || err != nil || !api.ValidAgentID(name) || len(p.agents) >= maxNames {
+			return p, false
 		}
-		if _, twice := c[name]; twice || !readable || name != others && !api.ValidAgentID(name) || len(c) > maxNames {
-			return nil, false
-		}
-		c[name] = seq
+		p.agents[name] = seq
 	}
-	return c, true
+	return p, true
+}
+
+// machineName is the form of a machine's name.
+var machineName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// parseCursor reads a position as the one of this server, whose others have the numbers that code has written. Those of other
+// servers say nothing here.
+func parseCursor(text string, code registrationCode) (cursor, bool) {
+	p, ok := parsePosition(text)
+	c := cursor(p.agents)
+	if number, named := p.machines[""]; named {
+		c[others] = code.read(number)
+	}
+	return c, ok
 }
 
 // registrationCode writes the numbers of agents' registrations for clients, so that a number does not
@@ -89,24 +116,33 @@ func (c registrationCode) append(text []byte, number uint64) []byte {
 	return hex.AppendEncode(text, block[:])
 }
 
-// read reads a number; otherServer if it is none of append's. ok is false if no server
-// writes such a text: earlier ones wrote decimal digits.
-func (c registrationCode) read(text string) (number uint64, ok bool) {
-	for _, digit := range []byte(text) {
-		if !(digit >= '0' && digit <= '9' || digit >= 'a' && digit <= 'f') {
-			return 0, false
-		}
-	}
-	if text == "" || len(text) > 2*aes.BlockSize {
-		return 0, false
-	}
-	block, err := hex.DecodeString(text)
-	if err != nil || len(block) != aes.BlockSize {
-		return otherServer, true
+// read reads a number of which digits has the form; otherServer if it is none of append's.
+func (c registrationCode) read(text string) (number uint64) {
+	block, _ := digits(text)
+	if len(block) != aes.BlockSize {
+		return otherServer
 	}
 	c.block.Decrypt(block, block)
 	if binary.BigEndian.Uint64(block[8:]) != 0 {
-		return otherServer, true
+		return otherServer
 	}
-	return binary.BigEndian.Uint64(block), true
+	return binary.BigEndian.Uint64(block)
+}
+
+// digits reads hexadecimal digits. ok is false if no server writes such a text: earlier ones wrote decimal digits, of which
+// nothing is read.
+func digits(text string) (block []byte, ok bool) {
+	for _, digit := range []byte(text) {
+		if !(digit >= '0' && digit <= '9' || digit >= 'a' && digit <= 'f') {
+			return nil, false
+		}
+	}
+	if text == "" || len(text) > 2*aes.BlockSize {
+		return nil, false
+	}
+	block, err := hex.DecodeString(text)
+	if err != nil {
+		return nil, true
+	}
+	return block, true
 }

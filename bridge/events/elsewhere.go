@@ -8,11 +8,21 @@ import (
 	"nexus.internal/bridge/rpc"
 )
 
+// Machine is another machine of a cluster.
+type Machine struct {
+	Name  string
+	State string // up, lost or left, as list_nodes says
+}
+
 // Elsewhere follows the events of agents that other machines of a cluster have. It is safe for concurrent use.
 type Elsewhere interface {
+	// Self is the name of this machine.
+	Self() string
+	// Others are the other machines that are known here.
+	Others() []Machine
 	// Owner is the machine that has an agent, "" for this one; known is false if none is known to.
 	Owner(agent string) (machine string, known bool)
-	// Events asks a machine for what r asks for; ctx ends the answer, too. An error that the machine answers with is a
+	// Events asks a machine for what r asks for, of an agent or of all that it has; ctx ends the answer, too. An error that the machine answers with is a
 	// *rpc.RemoteError.
 	Events(ctx context.Context, machine string, r Request) (Blocks, error)
 }

@@ -20,6 +20,9 @@ type query struct {
 	toolOutput       bool            // what tools put out while they run, too
 }
 
+// fresh reports whether the client goes on from nowhere.
+func (q query) fresh() bool { return q.position == "" || q.position == "0" }
+
 // maxNames bounds the types and the agents that a query names.
 const maxNames = 256
 

@@ -100,7 +100,7 @@ func (s *Streams) Serve(ctx context.Context, r Request, to rpc.Writer) (refused 
 	ctx, release := bindToKey(ctx, r.By)
 	defer release()
 	if r.Agent == "" {
-		return s.serveAll(ctx, r.By, q, to)
+		return s.serveAll(ctx, r, q, to)
 	}
 	return s.serveAgent(ctx, r, q, to)
 }

@@ -78,6 +78,19 @@ func (f *Client) Owner(agent string) (machine string, known bool) {
 // Cut implements [rpc.Elsewhere].
 func (f *Client) Cut() (since time.Time, err error) { return f.machines.Cut() }
 
+// Self implements [events.Elsewhere].
+func (f *Client) Self() string { return f.machines.Self() }
+
+// Others implements [events.Elsewhere].
+func (f *Client) Others() (all []events.Machine) {
+	for _, m := range f.machines.All() {
+		if m.Name != f.machines.Self() {
+			all = append(all, events.Machine{Name: m.Name, State: string(m.State)})
+		}
+	}
+	return all
+}
+
 // dialError says that there was no connection, so that nothing was asked.
 type dialError struct{ err error }
 
@@ -220,7 +233,10 @@ var errTooLong = fmt.Errorf("its answer is longer than %d bytes", maxAnswer)
 
 // Events implements [events.Elsewhere].
 func (f *Client) Events(ctx context.Context, machine string, r events.Request) (events.Blocks, error) {
-	to := "http://" + machine + "/agent/" + r.Agent + "/events"
+	to := "http://" + machine + "/events"
+	if r.Agent != "" {
+		to = "http://" + machine + "/agent/" + r.Agent + "/events"
+	}
 	if query := r.Query.Encode(); query != "" {
 		to += "?" + query
 	}

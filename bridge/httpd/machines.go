@@ -27,7 +27,7 @@ func (s *Server) ServeMachines(ln net.Listener) error {
 	return fmt.Errorf("serve other machines: %w", err)
 }
 
-// serveMachine answers what another machine passes on: a call, or a stream of an agent's events.
+// serveMachine answers what another machine passes on: a call, or a stream of the events of an agent, or of all that this machine has.
 func (s *Server) serveMachine(w http.ResponseWriter, r *http.Request) {
 	x, to, query := newRequest(w, r)
 	defer s.account(x)()
@@ -43,7 +43,7 @@ func (s *Server) serveMachine(w http.ResponseWriter, r *http.Request) {
 	defer s.handlers.Leave()
 	x.by, x.machine = by, machine
 	switch {
-	case to.kind == toEvents && r.Method == http.MethodGet:
+	case (to.kind == toEvents || to.kind == toAllEvents) && r.Method == http.MethodGet:
 		s.serveEvents(x, to.agent, query)
 	case to.calls() && r.Method == http.MethodPost:
 		s.serveForwarded(x, to)
