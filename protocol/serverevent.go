@@ -10,7 +10,8 @@ type (
 	AgentState struct {
 		State       string `json:"state" enum:"stopped,starting,ready,busy,stopping,backoff,failed"`
 		Incarnation uint64 `json:"incarnation"` // counts from 1; 0 before the first
-		Reason      string `json:"reason,omitzero" wire:"default"`
+		// Reason is why an incarnation ended, or why this machine of a cluster has the agent. It is for people.
+		Reason string `json:"reason,omitzero" wire:"default"`
 	}
 
 	// TurnStart says that a prompt was sent to the child.

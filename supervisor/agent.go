@@ -25,6 +25,7 @@ type Agent struct {
 	fresh        bool // nothing was kept before
 	hub          hub
 	since        uint64         // the number of the hub's last event at the beginning
+	origin       Origin         // of its records
 	registration *Registration  // of the Supervisor, whose mutex guards it
 	removed      chan struct{}  // closed when nothing is left of it
 	work         sync.WaitGroup // goroutines of incarnations; Go and Add only within updates
@@ -44,6 +45,7 @@ type Info struct {
 	LastRestart Reason // of the crash before the last of these; "" if there was none
 	CreatedAt   time.Time
 	Labels      Labels
+	TakenFrom   string  // the machine of a cluster that had the agent until it was gone, "" for none
 	MaxAgents   *uint64 // as Spec.MaxAgents, or what SetLimits made of it
 	// ShouldShutdown says that Shutdown was called and nothing was asked of
 	// the agent since.
@@ -80,6 +82,7 @@ func newAgent(s *Supervisor, spec Spec, records Records) *Agent {
 	a.hub.agent, a.hub.slow, a.hub.errors = a, &s.count.slow, a.log
 	a.hub.log, a.hub.last = records, records.Last()
 	a.since = a.hub.last
+	a.origin = records.Origin()
 	a.guarded.turns.known = a.restore()
 	return a
 }
@@ -89,7 +92,7 @@ func (a *Agent) ID() string { return a.spec.ID }
 
 // Info describes the agent. It never waits for the child.
 func (a *Agent) Info() Info {
-	info := Info{ID: a.spec.ID, CreatedAt: a.created, Labels: a.spec.Labels}
+	info := Info{ID: a.spec.ID, CreatedAt: a.created, Labels: a.spec.Labels, TakenFrom: a.origin.Machine}
 	if a.spec.Program != nil {
 		info.Kind = a.spec.Program.Kind
 	}

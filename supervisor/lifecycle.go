@@ -44,7 +44,11 @@ func (s *agentState) launch(ctx context.Context, again bool) *incarnation {
 	}
 	s.inc = inc
 	s.calls.restart()
-	s.setState(Starting, "")
+	why := ""
+	if s.incarnations == 1 {
+		why = s.agent.origin.why()
+	}
+	s.setState(Starting, why)
 	s.agent.work.Go(func() { s.agent.live(ctx, inc) })
 	return inc
 }

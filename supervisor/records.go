@@ -42,9 +42,28 @@ type Records interface {
 	// Settle returns once all that was recorded is wherever it is kept. The error is ErrMoved, ErrNoRoom or ErrNoMajority: no outcome is
 	// to be told that was recorded last, as there may be another one elsewhere.
 	Settle() error
+	// Origin is the machine from which this one has taken the agent over since the records were opened last.
+	Origin() Origin
 	Close() error
 	// Remove closes them and keeps nothing.
 	Remove() error
+}
+
+// Origin is a machine of a cluster that had an agent and is gone. The zero value is none.
+type Origin struct {
+	Machine string
+	Left    bool // it had ended; else it was lost
+}
+
+// why says why the agent is started here.
+func (o Origin) why() string {
+	switch {
+	case o.Machine == "":
+		return ""
+	case o.Left:
+		return "taken over from the machine " + o.Machine + ", which had left"
+	}
+	return "taken over from the machine " + o.Machine + ", which was lost"
 }
 
 // NoRecords are the [Records] of an agent without records.
@@ -58,6 +77,7 @@ func (NoRecords) Find(...string) (map[string]Result, error)                     
 func (NoRecords) Accept(string, [sha256.Size]byte) error                        { return nil }
 func (NoRecords) End(Result)                                                    {}
 func (NoRecords) Settle() error                                                 { return nil }
+func (NoRecords) Origin() Origin                                                { return Origin{} }
 func (NoRecords) Close() error                                                  { return nil }
 func (NoRecords) Remove() error                                                 { return nil }
 

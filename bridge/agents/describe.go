@@ -18,6 +18,7 @@ func Describe(info supervisor.Info, children int) api.AgentInfo {
 		State:          info.State.String(),
 		Incarnation:    info.Incarnation,
 		Restarts:       info.Restarts,
+		TakenOverFrom:  info.TakenFrom,
 		IsTemp:         api.IsTemp(info.ID),
 		Kind:           Known(info.Kind),
 		ParentAgentID:  Known(info.Labels.Parent),

@@ -255,8 +255,10 @@ type (
 
 	// AgentInfo is one agent in a list. Times are RFC 3339, UTC.
 	AgentInfo struct {
-		AgentID        string  `json:"agent_id"`
-		Node           string  `json:"node,omitzero"` // the machine of a cluster that has it
+		AgentID string `json:"agent_id"`
+		Node    string `json:"node,omitzero"` // the machine of a cluster that has it
+		// TakenOverFrom is the machine that had it until it was lost or ended, if the agent was started here for the first time after that.
+		TakenOverFrom  string  `json:"taken_over_from,omitzero"`
 		CreatedAt      string  `json:"created_at"`
 		MessageCount   uint64  `json:"message_count"`
 		ShouldShutdown bool    `json:"should_shutdown"`

@@ -219,6 +219,9 @@ func (r *records) End(result supervisor.Result) {
 	delete(r.open, result.TurnID)
 }
 
+// Origin implements [supervisor.Records]: there is this machine alone.
+func (*records) Origin() supervisor.Origin { return supervisor.Origin{} }
+
 // Close implements [supervisor.Records].
 func (r *records) Close() error { return r.end(r.Log.Close) }
 

@@ -72,7 +72,7 @@ func (s *Store) prepare(ctx context.Context, name string, a *agent) error {
 			return err
 		}
 	}
-	return s.notes.write(name, note{Epoch: a.epoch})
+	return s.notes.write(name, noted.shipped(a.epoch, ""))
 }
 
 // fetch lays out the files of an agent as another machine has shipped them.
@@ -326,7 +326,19 @@ func (s *Store) TakeOver(ctx context.Context, name string) error {
 		return s.node.Release(asked, name, own.Epoch)
 	}
 	s.log.Info("the agent of a machine that is gone is taken over", zap.String("agent", name), zap.String("machine", claim.Machine))
-	return s.Prepare(ctx, name)
+	noted := s.notes.get(name)
+	noted.From, noted.Left = claim.Machine, s.left(claim.Machine)
+	return errors.Join(s.notes.write(name, noted), s.Prepare(ctx, name))
+}
+
+// left reports whether a machine has ended, as far as is known.
+func (s *Store) left(machine string) bool {
+	for _, m := range s.node.Machines() {
+		if m.Name == machine {
+			return m.State == cluster.Left
+		}
+	}
+	return false
 }
 
 // Shared are directories as [Options] want them; relative to the working directory.

@@ -23,6 +23,16 @@ type note struct {
 	Epoch uint64 `json:"epoch"`
 	// Files is what they looked like when all was shipped; "" if that was not so since.
 	Files string `json:"files,omitzero"`
+	// From is the machine from which the agent was taken over, until it is started; "" for none. Left says that the machine
+	// had ended.
+	From string `json:"from,omitzero"`
+	Left bool   `json:"left,omitzero"`
+}
+
+// shipped is the note of an agent whose files look like that and are shipped at an epoch.
+func (n note) shipped(epoch uint64, files string) note {
+	n.Epoch, n.Files = epoch, files
+	return n
 }
 
 // maxNote bounds one, in bytes.

@@ -228,6 +228,9 @@ func TestLife(t *testing.T) {
 		t.Errorf("on the next machine it has said %q", got)
 	}
 	next := b.open("worker", false)
+	if got := next.Origin(); got != (supervisor.Origin{Machine: "a", Left: true}) {
+		t.Errorf("it is taken over from %+v", got)
+	}
 	if got := past(next); got != "one completed, two cut" {
 		t.Errorf("on the next machine: %s", got)
 	}
@@ -245,6 +248,12 @@ func TestLife(t *testing.T) {
 		t.Error(err)
 	}
 	b.turn(next, "worker", "three")
+	if err := next.Close(); err != nil {
+		t.Error(err)
+	}
+	if next = b.open("worker", false); next.Origin() != (supervisor.Origin{}) {
+		t.Errorf("when it is opened again: %+v", next.Origin())
+	}
 
 	a.stop()
 	a = start(t, farm[0], homes[0], shared+"/work")

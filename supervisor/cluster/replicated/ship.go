@@ -135,7 +135,7 @@ func (s *Store) settle(ctx context.Context, name string, a *agent) error {
 	if err := s.ship(ctx, name, a); err != nil {
 		return err
 	}
-	return s.notes.write(name, note{Epoch: a.epoch, Files: looks})
+	return s.notes.write(name, s.notes.get(name).shipped(a.epoch, looks))
 }
 
 // Ship ships an agent that this machine has, and returns once a majority has what its files have now.

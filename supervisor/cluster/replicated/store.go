@@ -197,8 +197,12 @@ func (s *Store) Open(name string, fresh bool) (supervisor.Records, error) {
 	if err != nil {
 		return nil, err
 	}
+	noted := s.notes.get(name)
+	if err := s.notes.write(name, note{Epoch: noted.Epoch, Files: noted.Files}); err != nil {
+		return nil, errors.Join(err, kept.Close())
+	}
 	a.open.Store(true)
-	return &records{kept, s, name, a}, nil
+	return &records{kept, s, name, a, supervisor.Origin{Machine: noted.From, Left: noted.Left}}, nil
 }
 
 // records are those of an agent that other machines have, too.
@@ -207,7 +211,11 @@ type records struct {
 	s    *Store
 	name string
 	a    *agent
+	from supervisor.Origin
 }
+
+// Origin implements [supervisor.Records].
+func (r *records) Origin() supervisor.Origin { return r.from }
 
 // Accept implements [supervisor.Records]: the prompt is known to a majority, too.
 func (r *records) Accept(id string, digest [32]byte) error {
