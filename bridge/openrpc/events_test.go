@@ -43,7 +43,7 @@ func TestEventsAreAsPublished(t *testing.T) {
 		}
 		name, _, _ := strings.Cut(strings.TrimSuffix(path.Base(file), ".json"), "-")
 		where := map[string]string{ // in a stream of an agent, of all bare, of all with its agent, and without a number
-			"ready": "----", "response": "----", "later": "----", "open": "-b--", "agent_removed": "--xr", "end": "ab--",
+			"ready": "----", "response": "----", "later": "----", "open": "-b--", "node_state": "-b--", "agent_removed": "--xr", "end": "ab--",
 		}[name]
 		if where == "" {
 			where = "a-o-"

@@ -34,6 +34,7 @@ export async function follow(id, signal) {
         if (frame.event === "end") break;
         last = frame.id ?? last;
         if (frame.event === "open") reopened();
+        else if (frame.event === "node_state") away(frame.data);
         else arrive(frame);
       }
     } catch (error) {
@@ -52,6 +53,12 @@ export async function follow(id, signal) {
 function reopened() {
   if (!resting.has(session.state)) session.state = "";
   session.news = true;
+}
+
+// away says of a machine of the cluster that its agents' events do not come for now, or come again.
+function away({ node, state, gap }) {
+  arrive({ event: "node_state", data: { event: { node, state, gap } } });
+  if (state === "up") reopened();
 }
 
 // resting are the states in which an agent stays as it is until something is told of it.
@@ -118,6 +125,7 @@ function describe(event, data) {
       const kind = { failed: "bad", backoff: "warn" }[data.state];
       return line(`${data.state}, incarnation ${data.incarnation}${data.reason ? ": " + data.reason : ""}`, kind);
     }
+    case "node_state": return line(`the machine ${data.node} is ${data.state}${data.gap ? "; some events may be missing" : ""}`, data.state === "up" ? "" : "warn");
     case "agent_removed": return line("its process has ended", "warn");
     case "turn_start": return line(data.turn_id + (data.attempt ? `, attempt ${data.attempt}` : ""));
     case "turn_end": return line(`${data.outcome}${data.error ? ": " + data.error : ""}`, data.error ? "bad" : "");

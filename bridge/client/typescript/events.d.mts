@@ -130,6 +130,7 @@ export interface Frames {
   gap: { type: "gap"; from: number; to: number };
   open: { type: "open"; gap?: boolean };
   agent_removed: { type: "agent_removed"; last: number };
+  node_state: { type: "node_state"; node: string; state: "up" | "lost" | "left"; gap?: boolean };
   end: {
     type: "end";
     reason: "slow" | "removed" | "draining" | "revoked" | "crowded";
@@ -172,7 +173,7 @@ export type Event = Bare<
 
 /** An event of any agent. */
 export type AnyEvent =
-  | Bare<"open" | "end">
+  | Bare<"open" | "node_state" | "end">
   | StreamEvent<"agent_removed", { agent_id: string; event: Frames["agent_removed"] }>
   | Owned<
       "message_update"

@@ -92,6 +92,7 @@ export type ListAgentsResult = {
   agents: Array<{
     agent_id: string;
     node?: string;
+    taken_over_from?: string;
     created_at: string;
     message_count: number;
     should_shutdown: boolean;

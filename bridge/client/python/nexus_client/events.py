@@ -381,6 +381,16 @@ class OwnedAgentRemoved(TypedDict):
     event: AgentRemoved
 
 
+class _NodeState(TypedDict):
+    type: Literal["node_state"]
+    node: str
+    state: Literal["up", "lost", "left"]
+
+
+class NodeState(_NodeState, total=False):
+    gap: bool
+
+
 class _StreamEnd(TypedDict):
     type: Literal["end"]
     reason: Literal["slow", "removed", "draining", "revoked", "crowded"]
@@ -463,6 +473,7 @@ AnyEvent = Union[
     StreamEvent[Literal["gap"], OwnedGap],
     StreamEvent[Literal["open"], StreamOpen],
     StreamEvent[Literal["agent_removed"], OwnedAgentRemoved],
+    StreamEvent[Literal["node_state"], NodeState],
     StreamEvent[Literal["end"], StreamEnd],
 ]
 

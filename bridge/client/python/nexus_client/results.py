@@ -138,6 +138,7 @@ class _AgentInfo(TypedDict):
 
 class AgentInfo(_AgentInfo, total=False):
     node: str
+    taken_over_from: str
     kind: str
     cwd_lost: str
     lost_cwd: LostCwd
