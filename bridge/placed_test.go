@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -30,6 +31,11 @@ func TestForwardedByName(t *testing.T) {
 	b := c.join(t, "b", func(r *rig, o *bridge.Options) {
 		r.save("home/sessions/old.jsonl", []byte(savedText), 1)
 	})
+	for began := time.Now(); c.owner("old") != "b" || c.owner("role") != "a"; time.Sleep(time.Millisecond) { // they claim what is saved beside serving
+		if time.Since(began) > patience {
+			t.Fatal("what is saved is not claimed")
+		}
+	}
 	for _, test := range []struct{ method, params, want, name, owner string }{
 		{"create_agent", `{"agent_id":"old"}`, `result.restored`, "old", "b"},
 		{"create_agent", `{"agent_id":"old"}`, `error.data.type|AGENT_EXISTS`, "old", "b"},
