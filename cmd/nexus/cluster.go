@@ -190,6 +190,7 @@ type membership struct {
 	register *register.Register
 	kept     *replicated.Store
 	cwds     *cwds
+	saves    *socket // where backups of the cluster are had; nil before join
 }
 
 // enterCluster starts what makes this machine one with others; nil if it is to be none.
@@ -268,7 +269,11 @@ func (m *membership) join(agents *supervisor.Supervisor, version string) (err er
 		return err
 	}
 	m.cwds.agents = agents
-	return m.kept.Start(m.node)
+	if err := m.kept.Start(m.node); err != nil {
+		return err
+	}
+	m.saves, err = serveSocket(m.cwds.home, clusterSocket, &clusterSaver{kept: m.kept, home: m.cwds.home, version: version}, m.log)
+	return err
 }
 
 // hurry says that the server ends.
@@ -282,6 +287,9 @@ func (m *membership) hurry() {
 func (m *membership) close() {
 	if m == nil {
 		return
+	}
+	if m.saves != nil {
+		m.saves.close()
 	}
 	if m.kept != nil {
 		m.kept.Close()

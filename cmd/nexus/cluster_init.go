@@ -18,7 +18,7 @@ func clusterCommand(app *cli.App) *cobra.Command {
 		Args:  cli.VerbsOnly,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(clusterInitCommand(app), &cobra.Command{
+	cmd.AddCommand(clusterInitCommand(app), clusterBackupCommand(app), clusterRestoreCommand(app), &cobra.Command{
 		Use:   "status",
 		Short: "List the machines of the cluster that the server is one of; the same as nodes",
 		Args:  cli.Args(0, 0),

@@ -26,7 +26,7 @@ type files struct {
 	keys       *auth.Keyring
 	signatures *replay.Cache
 	audit      *logfile.Tiers
-	profiles   *profiles           // nil without --pprof
+	profiles   *socket             // nil without --pprof
 	logs       *sessionlog.Archive // nil if sessions are not logged
 }
 

@@ -1,14 +1,9 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"net"
 	"net/http"
-	"os"
 	"runtime"
 	"runtime/pprof"
 	"runtime/trace"
@@ -18,7 +13,6 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/cmd/internal/config"
-	"nexus.internal/protocol/safefile"
 )
 
 const (
@@ -26,58 +20,20 @@ const (
 	maxProfiled = 60
 	// waitsCounted is of how many waits for a mutex one is counted.
 	waitsCounted = 10
-	// profilesGrace is how long the end of the server waits for answers that are being written.
-	profilesGrace = time.Second
 )
 
-// serveProfiles answers requests for profiles of this process at a unix socket in the home,
-// which is its user's alone and which no agent's program reaches (SPEC §2.1). No HTTP server
+// serveProfiles answers requests for profiles of this process at a unix socket in the home. No HTTP server
 // of ours serves the handlers that net/http/pprof would register, so it is not linked.
-func serveProfiles(home config.Home, log *zap.Logger) (*profiles, error) {
-	path := home.Path("run", "pprof")
-	// One that is there is of a killed server: the caller holds the home.
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("--pprof: %w", err)
-	}
-	listener, err := safefile.ListenSocket(path)
+func serveProfiles(home config.Home, log *zap.Logger) (*socket, error) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /debug/pprof/{name}", profile)
+	s, err := serveSocket(home, "pprof", mux, log)
 	if err != nil {
 		return nil, fmt.Errorf("--pprof: %w", err)
 	}
 	runtime.SetMutexProfileFraction(waitsCounted) // else these two profiles are empty
 	runtime.SetBlockProfileRate(int(time.Millisecond))
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /debug/pprof/{name}", profile)
-	ctx, cancel := context.WithCancel(context.Background())
-	p := &profiles{path: path, requests: cancel, served: make(chan struct{})}
-	p.server = &http.Server{
-		Handler: mux, ReadHeaderTimeout: 10 * time.Second, ErrorLog: zap.NewStdLog(log.Named("pprof")),
-		BaseContext: func(net.Listener) context.Context { return ctx },
-	}
-	go func() {
-		defer close(p.served)
-		_ = p.server.Serve(listener) // ends by Shutdown alone
-	}()
-	return p, nil
-}
-
-// profiles is what answers requests for profiles.
-type profiles struct {
-	path     string
-	requests context.CancelFunc // of all
-	server   *http.Server
-	served   chan struct{} // closed once nothing is accepted any more
-}
-
-// close removes the socket and returns once nothing is being answered, or after profilesGrace.
-func (p *profiles) close() {
-	p.requests()
-	ctx, cancel := context.WithTimeout(context.Background(), profilesGrace)
-	defer cancel()
-	if p.server.Shutdown(ctx) != nil {
-		_ = p.server.Close()
-	}
-	<-p.served
-	_ = os.Remove(p.path)
+	return s, nil
 }
 
 // profile answers one request: by the name of a profile of runtime/pprof, profile (of the

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -58,6 +59,9 @@ func (m *Mirror) read(ctx context.Context, take func(message, [][]byte) error) e
 			raw, err = m.s.stream.GetMsg(ctx, next, jetstream.WithGetMsgSubject(m.subject))
 			return err
 		})
+		if errors.Is(err, jetstream.ErrMsgNotFound) && m.fence == math.MaxUint64 { // that was the last one
+			return nil
+		}
 		if err != nil {
 			return err
 		}

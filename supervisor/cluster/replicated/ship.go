@@ -2,8 +2,10 @@ package replicated
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/go-json-experiment/json"
@@ -220,4 +222,32 @@ func (s *Store) shipSaved(ctx context.Context, name string) error {
 		return fmt.Errorf("ship %s: %w", name, err)
 	}
 	return nil
+}
+
+// Save lays out what the machines have of all agents below a directory, of each as it was at one moment, and returns how many these are and those
+// of which nothing was shipped yet. Scratch is a directory in its file system that is made when it is needed.
+func (s *Store) Save(ctx context.Context, dir, scratch string) (saved int, without []string, err error) {
+	if err := s.node.Check(); err != nil {
+		return 0, nil, err
+	}
+	stream, err := s.opened(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	for name := range s.node.Claims() {
+		if isTemp(name) {
+			continue
+		}
+		err := stream.Save(ctx, mirror.Options{Agent: name, Root: dir, Paths: paths(name), Scratch: scratch})
+		switch {
+		case errors.Is(err, mirror.ErrNothing):
+			without = append(without, name)
+		case err != nil:
+			return saved, without, err
+		default:
+			saved++
+		}
+	}
+	slices.Sort(without)
+	return saved, without, nil
 }
