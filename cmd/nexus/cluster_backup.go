@@ -86,7 +86,7 @@ func clusterBackupCommand(app *cli.App) *cobra.Command {
 		Long: "Saves what the machines of the cluster keep of all agents in FILE, a tar.gz archive that only you can read: sessions, images\n" +
 			"and records, of each agent as they were at one moment. The server of --home must run; any machine will do. FILE must not\n" +
 			"exist. nexus cluster restore makes a home of it, with which the first machine of another cluster is started.\n" +
-			"Configurations, keys, plans and audit logs are each machine's own: save these by nexus backup.",
+			"Configurations, keys, plans and audit logs are not in it: save these by nexus backup, on each machine.",
 		Args: cli.Args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := cli.Interruptible(cmd.Context())
