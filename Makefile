@@ -57,7 +57,7 @@ foreign: build ## programs in other languages: a parent of nexus-child, the clie
 	@if command -v node >/dev/null; then node fixtures/parent/parent.mjs bin/nexus-child; \
 	else echo 'not run: fixtures/parent/parent.mjs, as there is no node here'; fi
 	@if node -e 'process.exit(globalThis.AbortSignal?.any ? 0 : 1)' 2>/dev/null; then \
-	cd bridge/client/typescript && node --test --test-reporter=dot tests/client.test.mjs; \
+	cd bridge/client/typescript && node --test --test-reporter=dot tests/client.test.mjs tests/addresses.test.mjs; \
 	else echo 'not run: bridge/client/typescript, as there is no node 20.3 here'; fi
 	@if node -e 'process.exit(globalThis.AbortSignal?.any ? 0 : 1)' 2>/dev/null && command -v npm >/dev/null; then \
 	cd bridge/client/typescript && node --test --test-reporter=dot tests/package.test.mjs; \

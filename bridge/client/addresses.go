@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -82,6 +83,14 @@ func (c *Client) next(from *place) bool {
 	at := (from.at + 1) % len(c.bases)
 	c.place.CompareAndSwap(from, &place{c.bases[at], at})
 	return true
+}
+
+// anywhere asks once, or, if there are several addresses, as again does.
+func (c *Client) anywhere(ctx context.Context, ask func() error) error {
+	if len(c.bases) < 2 {
+		return ask()
+	}
+	return c.again(ctx, true, ask)
 }
 
 // unsentError says that no connection was had on which a request could have been sent.

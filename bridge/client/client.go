@@ -396,7 +396,15 @@ func pathOf(scope api.Scope, agent string) string {
 const maxReady = 1 << 20
 
 // Metrics are what the server measures, in Prometheus's text format (SPEC §6.7), at most 8 MiB.
-func (c *Client) Metrics(ctx context.Context) (string, error) {
+func (c *Client) Metrics(ctx context.Context) (text string, err error) {
+	err = c.anywhere(ctx, func() (err error) {
+		text, err = c.metrics(ctx)
+		return err
+	})
+	return text, err
+}
+
+func (c *Client) metrics(ctx context.Context) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL()+"/metrics", http.NoBody)
 	if err != nil {
 		return "", fmt.Errorf("call metrics: %w", err)
@@ -422,6 +430,14 @@ const maxMetrics = 8 << 20
 // Ready asks the server whether it can work (SPEC §6.4). That it cannot is no
 // error: Status and Reasons say it.
 func (c *Client) Ready(ctx context.Context) (ready api.Readiness, err error) {
+	err = c.anywhere(ctx, func() (err error) {
+		ready, err = c.ready(ctx)
+		return err
+	})
+	return ready, err
+}
+
+func (c *Client) ready(ctx context.Context) (ready api.Readiness, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL()+"/readyz", http.NoBody)
 	if err != nil {
 		return ready, fmt.Errorf("call readyz: %w", err)

@@ -119,7 +119,7 @@ func (d *doctor) server(ctx context.Context, home string) {
 		d.add("server", isOK, "", "none of this home runs")
 		return
 	}
-	d.app.Port = s.Port
+	d.app.Here(s.Port)
 	ctx, cancel := context.WithTimeout(ctx, serverPatience)
 	defer cancel()
 	const again = "nexus-rpc shutdown, and start it again; its log says more"

@@ -36,7 +36,7 @@ var documented = map[string][]string{
 	},
 	"SPEC.md 3.10 Flags":                               {`{"type":"ready"`, `"delta":"Alice."`, `"type":"agent_end"`, `"command":"prompt","ok":true`},
 	"cmd/OPERATIONS.md 2.2 nexus-rpc":                  {"Your name is Alice.", "worker-2", "careful", "nxk_"},
-	"cmd/OPERATIONS.md 2.10 Clients on other machines": {"Nice to meet you, Alice!"},
+	"cmd/OPERATIONS.md 2.10 Clients on other machines": {"Nice to meet you, Alice!", "Your name is Alice."},
 	"cmd/OPERATIONS.md 2.9 Several machines":           {"Nice to meet you, Alice!", "Your name is Alice."},
 	"child/AGENT.md 4.5 Permissions":                   {`hello`, `"stop_reason":"completed"`},
 	"cmd/OPERATIONS.md python":                         {"Your name is Alice.", "completed", "from-python completed", "AGENT_NOT_FOUND", "create_agent"},

@@ -110,6 +110,9 @@ func (v *conversation) run(cmd *cobra.Command, app *cli.App) error {
 		return err
 	}
 	if !app.Started {
+		v.o.Server = fmt.Sprintf("the server at %s has proved to have the key", c.URL())
+	}
+	if !app.Started && app.Servers() == "" {
 		v.o.Server = fmt.Sprintf("the server on port %d has proved to be that of %s", app.Port, v.o.Home)
 	}
 	switch {
@@ -131,11 +134,15 @@ func (v *conversation) place() (err error) {
 func (v *conversation) reach(ctx context.Context, app *cli.App) (*client.Client, error) {
 	if v.connect != "" && v.connect != noURL {
 		at, err := client.CheckURL(v.connect)
-		if err != nil || at.Port() == "" {
-			return nil, cli.Usage("--connect takes http://127.0.0.1:PORT, not %q", v.connect)
-		}
-		if err := app.SetPort(at.Port()); err != nil {
-			return nil, err
+		switch {
+		case strings.HasPrefix(v.connect, "https://"):
+			app.SetServers(v.connect)
+		case err != nil || at.Port() == "":
+			return nil, cli.Usage("--connect takes http://127.0.0.1:PORT, or https://HOST:PORT and others after commas, not %q", v.connect)
+		default:
+			if err := app.SetPort(at.Port()); err != nil {
+				return nil, err
+			}
 		}
 	}
 	app.ServeFlags = append(app.ServeFlags, "--log-sessions") // somebody talks

@@ -7,11 +7,17 @@ export type * from "./events.mjs";
 export type * from "./methods.mjs";
 
 export interface Options {
-  /** Of a server or of an agent, as in http://127.0.0.1:8765/agent/worker-1; without it, the server at NEXUS_PORT, else that of home, else at 8765. */
-  url?: string;
+  /**
+   * Of a server or of an agent, as in http://127.0.0.1:8765/agent/worker-1; https on another machine. Of several, in a list or with commas
+   * between them, of machines that are one, the next is called where one is not to be had. Without it, the server at NEXUS_SERVER (as url),
+   * else at NEXUS_PORT, else that of home, else at 8765.
+   */
+  url?: string | string[];
+  /** A file with the authorities that sign the certificates of servers at https: NEXUS_CA, or those that node knows. */
+  ca?: string;
   /** The agent, where url does not name it. */
   agentId?: string;
-  /** Looked for as NEXUS3_API_KEY and in home, where it is missing. */
+  /** Looked for as NEXUS3_API_KEY and in home, where it is missing. It is sent to each address. */
   apiKey?: string;
   /** Where the server keeps its key: NEXUS_HOME, or ~/.nexus3. */
   home?: string;
@@ -59,7 +65,7 @@ export class ClientError extends Error {
   code: number | null;
   /**
    * A word in capitals: the server's, or CONNECTION_FAILED, CLIENT_TIMEOUT, NO_KEY,
-   * SERVER_UNPROVED (the key was not sent), NOT_NEXUS, NO_AGENT or INVALID_PARAMS.
+   * SERVER_UNPROVED and SERVER_UNTRUSTED (the key was not sent), NOT_NEXUS, NO_AGENT or INVALID_PARAMS.
    */
   type: string;
   details: string;
@@ -80,7 +86,7 @@ export interface NexusClient extends Methods, Streams {}
  * it has the key before the key is sent.
  */
 export class NexusClient {
-  /** Calls nobody yet. A URL of another machine is a TypeError, as are a timeout that is not above 0 and options that are no object or not known. */
+  /** Calls nobody yet. A URL of another machine without https is a TypeError, as are a timeout that is not above 0 and options that are no object or not known. */
   constructor(options?: Options);
   /** The agent that this client talks to; undefined for the server alone. */
   readonly agentId: string | undefined;
@@ -102,4 +108,4 @@ export class NexusClient {
 }
 
 /** Tells what listens there, without a key. */
-export function detect(url?: string): Promise<"nexus_server" | "no_server" | "other_service" | "timeout">;
+export function detect(url?: string, ca?: string): Promise<"nexus_server" | "no_server" | "other_service" | "timeout">;

@@ -6,7 +6,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { METHODS } from "./methods.mjs";
-import { agentName, body, ClientError, defaultHome, defaultURL, detect, discover, events, homePort, isStream, parseKey, reach, request, result, signature, target, unwrap } from "./wire.mjs";
+import { agentName, body, ClientError, defaultHome, defaultURL, detect, discover, events, homePort, isStream, parseKey, reach, request, result, signature, targets, unwrap } from "./wire.mjs";
 
 export { ClientError, detect };
 
@@ -14,14 +14,15 @@ const FIRST_PAUSE = 200; // ms; doubled from try to try, and half of it left to 
 const LONG_PAUSE = 5000;
 const LONG_WAIT = 60; // seconds; the longest Retry-After that is waited for
 
-const OPTIONS = ["url", "agentId", "apiKey", "home", "timeout", "retries"];
+const OPTIONS = ["url", "agentId", "apiKey", "home", "timeout", "retries", "ca"];
 
 const PLAN_PARTS = ["plan_start", "task_start", "task_end", "plan_end"];
 
 const KNOWN = new Map(Object.values(METHODS).map(([name, scope, repeat, wait]) => [name, { scope, repeat, wait }]));
 
 export class NexusClient {
-  #target;
+  #target; // of #places, with the agent
+  #places; // all addresses, of machines that are one
   #timeout;
   #options;
   #moves; // the server of the home is meant, wherever it listens
@@ -32,10 +33,11 @@ export class NexusClient {
     for (const name of Object.keys(options)) {
       if (!OPTIONS.includes(name)) throw new TypeError(`new NexusClient has no option ${name}: there are ${OPTIONS.join(", ")}`);
     }
-    const { url = defaultURL(options.home), timeout = 60, agentId, apiKey, retries = 5 } = options;
-    this.#target = target(url, agentId);
+    const { url = process.env.NEXUS_SERVER || defaultURL(options.home), ca, timeout = 60, agentId, apiKey, retries = 5 } = options;
+    this.#places = targets(url, agentId, ca);
+    this.#target = this.#places[0];
     this.#timeout = bounded(timeout);
-    this.#moves = options.url === undefined && !process.env.NEXUS_PORT;
+    this.#moves = options.url === undefined && !process.env.NEXUS_PORT && !process.env.NEXUS_SERVER;
     this.#options = { ...options, url, retries };
     this.#key = apiKey === undefined ? { found: true } : { text: parseKey(apiKey, "apiKey"), found: false };
   }
@@ -45,7 +47,9 @@ export class NexusClient {
   }
 
   agent(agentId) {
-    return this.#like({ url: `http://${this.#target.authority}`, agentId: agentName(agentId) });
+    const other = this.#like({ agentId: undefined, url: this.#places.map(({ scheme, authority }) => `${scheme}://${authority}/agent/${agentName(agentId)}`) });
+    other.#target = other.#places[this.#at(this.#target)];
+    return other;
   }
 
   withTimeout(timeout) {
@@ -54,6 +58,7 @@ export class NexusClient {
 
   #like(change) {
     const other = new NexusClient({ ...this.#options, ...change });
+    other.#target = other.#places[this.#at(this.#target)];
     other.#key = this.#key;
     other.#moves = this.#moves;
     return other;
@@ -132,6 +137,7 @@ export class NexusClient {
     const path = this.#path(method);
     for (let tries = 0; ; tries++) {
       const key = await this.#first();
+      const where = this.#target;
       try {
         const limit = bounded(timeout) == null ? signal : within(timeout, signal);
         const response = await this.#post(path, method, given, "text/event-stream, application/json", limit);
@@ -151,7 +157,7 @@ export class NexusClient {
         yield { type: "response", data: answer };
         return;
       } catch (e) {
-        await this.#named(given, () => this.#pause(true, e, tries, signal, key));
+        await this.#named(given, () => this.#pause(true, e, tries, signal, key, where));
       }
     }
   }
@@ -180,6 +186,7 @@ export class NexusClient {
     const query = new URLSearchParams(defined({ after, types: types?.join(), agents: agents?.join(), tool_output: toolOutput ? true : undefined }));
     for (let tries = 0; ; tries++) {
       const key = await this.#first();
+      const where = this.#target;
       try {
         const limit = bounded(timeout) == null ? signal : within(timeout, signal);
         const whole = query.size > 0 ? `${path}?${query}` : path;
@@ -199,7 +206,7 @@ export class NexusClient {
         }
       } catch (e) {
         const next = e.type === "SERVER_DRAINING" ? new ClientError(e.message, { type: "CONNECTION_FAILED", cause: e }) : e; // the next server has the events
-        await this.#pause(true, next, tries, signal, key);
+        await this.#pause(true, next, tries, signal, key, where);
       }
     }
   }
@@ -251,10 +258,11 @@ export class NexusClient {
   async #again(repeatable, limit, once) {
     for (let tries = 0; ; tries++) {
       const key = await this.#first();
+      const where = this.#target;
       try {
         return await once();
       } catch (e) {
-        await this.#pause(repeatable, e, tries, limit, key);
+        await this.#pause(repeatable, e, tries, limit, key, where);
       }
     }
   }
@@ -262,21 +270,29 @@ export class NexusClient {
   // Waits before another try, or throws the error if there is no point in one. What
   // may not be repeated is tried again only where the server took no key of ours,
   // and so nothing else, and another than that key is found, or another server.
-  async #pause(repeatable, error, tries, limit, key) {
+  // Where nothing was sent, the next address is called.
+  async #pause(repeatable, error, tries, limit, key, where) {
     const { retries } = this.#options;
     if (!(error instanceof ClientError)) throw error;
+    const many = this.#places.length;
+    const draining = error.type === "SERVER_DRAINING";
+    const elsewhere = error.unsent || draining || error.type === "CONNECTION_FAILED" || error.type === "NO_QUORUM";
+    if (many > 1 && elsewhere) {
+      if (this.#target === where) this.#target = this.#places[(this.#at(where) + 1) % many];
+      if (error.unsent && (tries + 1) % many !== 0) return; // at once; all addresses are one try
+    }
     const unsent = error.type === "SERVER_UNPROVED" || error.cause?.code === "ECONNREFUSED";
     if (unsent && this.#moved()) return; // nothing was sent, so it is not counted
     if (error.type === "SERVER_UNPROVED" || error.type === "AUTHENTICATION_FAILED") {
       if (this.#key.found && this.#another(key)) return;
       throw error;
     }
-    if (tries >= retries) throw error;
+    if (tries >= (retries + 1) * many - 1) throw error;
     if (error.cause?.code === "ECONNREFUSED" && !this.#mayStart()) throw error;
-    const busy = error.httpStatus === 429 || (error.httpStatus === 503 && error.type !== "SERVER_DRAINING"); // one that ends takes nothing any more
+    const busy = error.httpStatus === 429 || (error.httpStatus === 503 && (!draining || many > 1)); // one that ends takes nothing any more
     const worth = error.type === "CONNECTION_FAILED" || busy;
     if (!worth || !repeatable || error.retryAfter > LONG_WAIT) throw error;
-    const most = Math.min(FIRST_PAUSE * 2 ** tries, LONG_PAUSE);
+    const most = Math.min(FIRST_PAUSE * 2 ** Math.floor(tries / many), LONG_PAUSE);
     try {
       await sleep(Math.max(error.retryAfter * 1000, (most * (1 + Math.random())) / 2), undefined, { signal: limit });
     } catch {
@@ -284,12 +300,18 @@ export class NexusClient {
     }
   }
 
+  // Where an address is in #places.
+  #at({ scheme, authority }) {
+    return Math.max(0, this.#places.findIndex((one) => one.scheme === scheme && one.authority === authority));
+  }
+
   // Whether the server that is meant listens elsewhere by now; then it is called there.
   #moved() {
     const port = this.#moves ? homePort(this.#options.home ?? defaultHome()) : undefined;
     if (port === undefined || port === this.#target.port) return false;
     this.#options = { ...this.#options, url: `http://127.0.0.1:${port}` };
-    this.#target = target(this.#options.url, this.#target.agent);
+    this.#places = targets(this.#options.url, this.#target.agent);
+    this.#target = this.#places[0];
     if (this.#key.found) this.#another("");
     return true;
   }

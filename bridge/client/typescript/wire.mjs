@@ -2,18 +2,20 @@
 // request, and the events of a stream (SPEC.md, sections 6.4 and 6.5).
 
 import { createHash, createHmac, randomBytes, timingSafeEqual } from "node:crypto";
-import { closeSync, constants, fstatSync, openSync, readSync, statSync } from "node:fs";
+import { closeSync, constants, fstatSync, openSync, readFileSync, readSync, statSync } from "node:fs";
 import http from "node:http";
 import net from "node:net";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import tls from "node:tls";
 
 const MAX_ANSWER = 49 << 20; // bytes: 8 MiB of text, however JSON escapes it
 const MAX_HEALTH = 8 << 10; // bytes of GET /healthz with its head
 const MAX_KEY = 512; // bytes
 const DETECT = 3000; // ms
 const AGENT = /^\.?[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,62}$/; // SPEC.md, section 6.3: no two dots in a row
+const REACH = 10_000; // ms for a connection and its proof, where there is another address to go to
 const SILENCE = 60_000; // ms; a stream that says nothing for so long is dead
 
 /** A call that failed. */
@@ -37,8 +39,15 @@ const strange = (details) => new ClientError("the answer is not a nexus server's
 const broken = (cause) =>
   new ClientError("no connection to the server", { type: "CONNECTION_FAILED", details: cause.message, cause });
 
-const refused = ({ authority }, cause) =>
-  new ClientError(`no server runs at http://${authority}: start one with nexus serve`, {
+const untrusted = ({ authority }, cause) =>
+  new ClientError("the server's certificate is not accepted, and the API key was not sent to it", {
+    type: "SERVER_UNTRUSTED", cause,
+    details: /^(ERR_SSL_|EPROTO)/.test(cause.code) ? `${authority} does not speak TLS: ${cause.message}` : `${authority}: ${cause.message}`,
+    recoverySuggestions: ["Give the file of the authority that signs the server's certificate (ca, NEXUS_CA)."],
+  });
+
+const refused = ({ authority, scheme }, cause) =>
+  new ClientError(`no server runs at ${scheme}://${authority}: start one with nexus serve`, {
     type: "CONNECTION_FAILED", details: cause.message, cause,
     recoverySuggestions: ["Start a server with nexus serve.", "If one runs elsewhere, give its url, its home or NEXUS_PORT."],
   });
@@ -162,31 +171,47 @@ export function agentName(agentId) {
 
 /** The server and the agent that a URL names. */
 export function target(url, agentId) {
-  const wrong = () => new TypeError(`server URL ${url}: want http://127.0.0.1:PORT or http://127.0.0.1:PORT/agent/ID`);
+  const wrong = () => new TypeError(`server URL ${url}: want http://127.0.0.1:PORT or https://HOST:PORT, also with /agent/ID behind it`);
   if (!URL.canParse(url)) throw wrong();
   const u = new URL(url);
   const host = u.hostname;
   const path = /^\/agent\/([^/]*)\/?$/.exec(u.pathname);
-  const ours = u.protocol === "http:" && ["127.0.0.1", "localhost", "[::1]"].includes(host);
+  const secure = u.protocol === "https:";
+  const ours = secure || u.protocol === "http:" && ["127.0.0.1", "localhost", "[::1]"].includes(host);
   if (!ours || u.username || u.search || u.hash || (u.pathname !== "/" && !AGENT.test(path?.[1] ?? "")) || (path && agentId && agentId !== path[1])) {
     throw wrong();
   }
-  const port = Number(u.port || 80);
-  return { host: host.replace(/[[\]]/g, ""), port, authority: `${host}:${port}`, agent: path?.[1] ?? (agentId === undefined ? undefined : agentName(agentId)) };
+  const port = Number(u.port || (secure ? 443 : 80));
+  return { scheme: secure ? "https" : "http", host: host.replace(/[[\]]/g, ""), port, authority: `${host}:${port}`, agent: path?.[1] ?? (agentId === undefined ? undefined : agentName(agentId)) };
+}
+
+/** The servers that several URLs name, in a list or with commas between them, and the one agent or none. */
+export function targets(url, agentId, ca) {
+  const all = (Array.isArray(url) ? url : String(url).split(",")).map((one) => target(one.trim(), agentId));
+  if (all.length === 0 || all.some(({ agent }) => agent !== all[0].agent)) {
+    throw new TypeError(`server URL ${url}: want at least one, and the same agent in all`);
+  }
+  const file = all.some(({ scheme }) => scheme === "https") ? ca || process.env.NEXUS_CA : undefined;
+  const known = file ? readFileSync(file) : undefined;
+  return all.map((one) => ({ ...one, ca: known, several: all.length > 1 }));
 }
 
 /** Connect. limit, an AbortSignal, ends the connection whatever it does. */
 function connect(where, limit) {
   return new Promise((resolve, reject) => {
     limit?.throwIfAborted();
-    const socket = net.connect({ host: where.host, port: where.port });
+    const to = { host: where.host, port: where.port };
+    const secure = where.scheme === "https";
+    const socket = secure ? tls.connect({ ...to, ca: where.ca, ALPNProtocols: ["http/1.1"], ...(net.isIP(where.host) ? {} : { servername: where.host }) }) : net.connect(to);
     const end = () => socket.destroy(limit.reason);
     limit?.addEventListener("abort", end, { once: true });
     socket.settled = () => limit?.removeEventListener("abort", end); // from then on limit does not count
     socket.once("close", socket.settled);
-    const failed = (e) => reject(e.code === "ECONNREFUSED" ? refused(where, e) : e);
+    let reached = false;
+    if (secure) socket.once("connect", () => (reached = true));
+    const failed = (e) => reject(e.code === "ECONNREFUSED" ? refused(where, e) : reached && !limit?.aborted && e.code !== "ECONNRESET" ? untrusted(where, e) : e);
     socket.once("error", failed);
-    socket.once("connect", () => {
+    socket.once(secure ? "secureConnect" : "connect", () => {
       socket.off("error", failed);
       socket.on("error", () => {}); // whoever uses it hears it, too
       socket.setNoDelay(true);
@@ -237,8 +262,8 @@ function health(socket, where, path) {
 }
 
 /** What listens there, without a key. */
-export async function detect(url) {
-  const where = target(url ?? defaultURL());
+export async function detect(url, ca) {
+  const [where] = targets(url ?? defaultURL(), undefined, ca);
   const limit = AbortSignal.timeout(DETECT);
   for (let looks = 4; ; looks--) {
     const found = await look(where, limit);
@@ -255,6 +280,7 @@ async function look(where, limit) {
     return service === "nexus" ? "nexus_server" : "other_service";
   } catch (e) {
     if (limit.aborted) return "timeout";
+    if (e.type === "SERVER_UNTRUSTED") return "other_service";
     return socket || (e.cause ?? e).code === "ECONNRESET" ? undefined : "no_server";
   } finally {
     socket?.destroy();
@@ -267,12 +293,15 @@ async function look(where, limit) {
  */
 export async function request(where, key, method, path, body, accept, limit) {
   let socket;
+  let unsent = true;
+  const early = where.several ? AbortSignal.any([AbortSignal.timeout(REACH), ...(limit ? [limit] : [])]) : limit;
   try {
-    socket = await connect(where, limit);
+    socket = await connect(where, early);
     const nonce = randomBytes(24).toString("base64url");
     const { proof = "" } = await health(socket, where, `/healthz?challenge=${nonce}&key=${digest(digest(key)).slice(0, 12)}`);
     const host = socket.remoteFamily === "IPv6" ? `[${socket.remoteAddress}]` : socket.remoteAddress;
-    if (!proves(key, nonce, `${host}:${socket.remotePort}`, proof)) {
+    const address = where.scheme === "https" ? `certificate:${createHash("sha256").update(socket.getPeerCertificate().raw).digest("hex")}` : `${host}:${socket.remotePort}`;
+    if (!proves(key, nonce, address, proof)) {
       throw new ClientError("the server does not have this API key, which was not sent to it", {
         type: "SERVER_UNPROVED",
         recoverySuggestions: [
@@ -280,6 +309,8 @@ export async function request(where, key, method, path, body, accept, limit) {
         ],
       });
     }
+    unsent = false;
+    if (early !== limit) follow(socket, limit);
     return await new Promise((resolve, reject) => {
       const headers = {
         Host: where.authority, Authorization: `Bearer ${key}`, Accept: accept,
@@ -290,8 +321,21 @@ export async function request(where, key, method, path, body, accept, limit) {
     });
   } catch (e) {
     socket?.destroy();
-    throw told(e, limit);
+    const error = unsent && early?.aborted && !limit?.aborted ? broken(new Error("the server did not answer in time")) : told(e, limit);
+    if (unsent && error instanceof ClientError) error.unsent = true;
+    throw error;
   }
+}
+
+/** Has limit end a connection, in the place of the signal by which it was made. */
+function follow(socket, limit) {
+  socket.settled();
+  if (!limit) return;
+  limit.throwIfAborted();
+  const end = () => socket.destroy(limit.reason);
+  limit.addEventListener("abort", end, { once: true });
+  socket.settled = () => limit.removeEventListener("abort", end);
+  socket.once("close", socket.settled);
 }
 
 /** What went wrong with a connection, as callers see it. */

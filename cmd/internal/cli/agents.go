@@ -275,7 +275,13 @@ func shutdown(ctx context.Context, a *App, c *client.Client, _ []string) error {
 	if err != nil {
 		return err
 	}
-	gone := watchServer(home, a.Port)
+	if err := a.oneServer("shutdown"); err != nil {
+		return err
+	}
+	gone := watch{}
+	if a.Servers() == "" {
+		gone = watchServer(home, a.Port)
+	}
 	busy, _ := client.Do(ctx, c, "", api.ListAgents, api.None{}) // of the next call, the error is said
 	result, err := client.Do(ctx, c, "", api.ShutdownServer, api.None{})
 	if _, broke := errors.AsType[*client.ConnError](err); broke && !errors.Is(err, client.ErrNoServer) {

@@ -107,6 +107,8 @@ func New(o Options) *App {
 	a.root.SetErr(o.Stderr)
 	flags := a.root.PersistentFlags()
 	flags.Var(portFlag{a.target}, "port", "port of the server (default: $NEXUS_PORT, also beside --home; then that of the home's server; then 8765)")
+	flags.StringVar(&a.server, "server", "", "`URLS` of a server on another machine, as in https://HOST:PORT, or of several that are one, with commas between them: where one is not to be had, the next is called. The key is good at all of them (default: $NEXUS_SERVER)")
+	flags.StringVar(&a.ca, "ca", "", "`FILE` with the authorities that sign the certificates of --server (default: $NEXUS_CA, then those of the system)")
 	flags.StringVar(&a.apiKey, "api-key", "", "@FILE that holds the API key; or the key, which other users can see in the list of processes (default: $NEXUS3_API_KEY, then the server's key file)")
 	flags.StringVar(&a.home, "home", "", "home directory of nexus (default: $NEXUS_HOME, then ~/.nexus3)")
 	flags.VarP(formatFlag{printer: a.printer}, "output", "o", "table for people (the default), json, yaml, or name for the names alone; of json and yaml, an error is JSON on stderr")
@@ -231,6 +233,8 @@ func (a *App) advise(ran *cobra.Command, err error) string {
 func (a *App) adviseKey() string {
 	const why = " has ended (revoke_key, expires_s), was replaced, or is of another server"
 	switch {
+	case a.Servers() != "":
+		return "The key" + why + "."
 	case a.apiKey != "":
 		return "The key of --api-key" + why + ". Without --api-key the server's own key file is used."
 	case slices.ContainsFunc(a.Environ, func(v string) bool { return strings.HasPrefix(v, "NEXUS3_API_KEY=") && v != "NEXUS3_API_KEY=" }):
@@ -249,6 +253,12 @@ func (a *App) call(verb string) string {
 	name := a.Name
 	if a.home != "" {
 		name += " --home " + shellword.Quote(a.home)
+	}
+	if a.server != "" {
+		name += " --server " + shellword.Quote(a.server)
+	}
+	if a.ca != "" {
+		name += " --ca " + shellword.Quote(a.ca)
 	}
 	if a.portFrom == fromFlag {
 		name += fmt.Sprintf(" --port %d", a.Port)

@@ -36,6 +36,9 @@ type target struct {
 	environ  []string // KEY=VALUE
 	home     string   // --home; "" means as the environment says
 	apiKey   string   // --api-key
+	server   string   // --server
+	ca       string   // --ca
+	here     bool     // the server of the home is meant, whatever else says
 	noStart  bool     // --no-start
 	portFrom string   // where Port comes from: --port, NEXUS_PORT or ""
 	portErr  error    // what is wrong with $NEXUS_PORT
@@ -111,8 +114,10 @@ func (a *App) Found() (environ []string, home string, err error) {
 	if home, err = a.Home(); err != nil {
 		return nil, "", err
 	}
-	if a.portFrom != "" { // else the home says where it listens
-		environ = append(environ[:len(environ):len(environ)], fmt.Sprintf("%s=%d", fromEnv, a.Port))
+	if servers := a.Servers(); servers != "" {
+		environ = append(environ[:len(environ):len(environ)], fromServer+"="+servers, fromCA+"="+a.authorities())
+	} else if a.portFrom != "" { // else the home says where it listens
+		environ = append(environ[:len(environ):len(environ)], fmt.Sprintf("%s=%d", fromEnv, a.Port), fromServer+"=")
 	}
 	if a.apiKey != "" {
 		environ = append(environ[:len(environ):len(environ)], "NEXUS3_API_KEY="+a.apiKey)
@@ -243,6 +248,9 @@ func (a *App) Connect(ctx context.Context, start bool) (*client.Client, error) {
 	cfg, err := a.Config()
 	if err != nil {
 		return nil, err
+	}
+	if a.Servers() != "" {
+		return a.connectRemote(ctx, cfg)
 	}
 	home := string(cfg.Home)
 	found, err := a.locate(ctx, home)
@@ -387,12 +395,18 @@ func (t *target) serverEnded(err error, more string) error {
 	if !errors.Is(err, client.ErrNoServer) {
 		return err
 	}
+	if t.Servers() != "" {
+		return &noServerError{err.Error()}
+	}
 	return &noServerError{fmt.Sprintf("the server has ended: start it again with %s%s", t.serve(), more)}
 }
 
 // detect says what listens on the port, on one line that begins with one word
 // for it. Anything but a nexus server is exit status 3, and all is said by then.
 func detect(ctx context.Context, a *App, _ []string) error {
+	if a.Servers() != "" {
+		return Usage("detect looks at a port of this machine: leave out --server and NEXUS_SERVER, or name the port by --port")
+	}
 	home, err := a.Home()
 	if err != nil {
 		return err

@@ -17,6 +17,8 @@ func Variables() Section {
 	return Section{Title: "ENVIRONMENT", Entries: []Entry{
 		{"NEXUS_HOME", "The home directory of nexus, if --home names none; otherwise ~/.nexus3."},
 		{"NEXUS_PORT", "The port of the server, if --port names none."},
+		{"NEXUS_SERVER", "The addresses of the server, if neither --server nor --port names one."},
+		{"NEXUS_CA", "The file of the authorities, if --ca names none."},
 		{"NEXUS3_API_KEY", "The key for the server, if --api-key gives none; otherwise that of the key file in the home."},
 		{"NO_COLOR", "If it is set, nothing is coloured."},
 	}}

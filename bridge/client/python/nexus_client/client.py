@@ -18,26 +18,29 @@ class _Shape:
 
     def __init__(
         self,
-        url: Optional[str] = None,
+        url: Union[str, Sequence[str], None] = None,
         timeout: Optional[float] = 60.0,
         *,
         agent_id: Optional[str] = None,
         api_key: Optional[str] = None,
         home: Optional[str] = None,
         retries: int = core.RETRIES,
+        ca: Optional[str] = None,
     ) -> None:
         """Call nobody yet.
 
         url is that of a server or of an agent, as in
-        http://127.0.0.1:8765/agent/worker-1, which is the same as agent_id; without
-        one, it is the server at NEXUS_PORT, else that of home, else at 8765. timeout
+        http://127.0.0.1:8765/agent/worker-1, which is the same as agent_id; https on another
+        machine. Of several, in a list or with commas between them, of machines that are one, the next is called where one is
+        not to be had. Without one, it is the server at NEXUS_SERVER (as url), else at NEXUS_PORT, else that of home, else at 8765.
+        ca is a file with the authorities that sign the certificates of servers at https (NEXUS_CA, else those of the system). timeout
         bounds a request, in seconds, None for no bound; what a method may take by
         itself (timeout_s) is added. The key is api_key, or looked for as
-        NEXUS3_API_KEY and in home (NEXUS_HOME, ~/.nexus3). retries is how often what
-        may be repeated is tried again. A URL of another machine and a timeout that is not
+        NEXUS3_API_KEY and in home (NEXUS_HOME, ~/.nexus3), and sent to each address. retries is how often what
+        may be repeated is tried again, at all addresses. A URL of another machine without https, and a timeout that is not
         above 0 are a ValueError, and an agent_id that no agent can have a ClientError (INVALID_PARAMS).
         """
-        self._core = core.Core(url or None, timeout, agent_id, api_key, home, retries, self._io)
+        self._core = core.Core(url or None, timeout, agent_id, api_key, home, retries, self._io, ca)
 
     @property
     def agent_id(self) -> Optional[str]:
@@ -172,11 +175,11 @@ def _asked(
     return {"after": after, "types": types, "agents": agents, "tool_output": "true" if tool_output else None}
 
 
-async def detect(url: Optional[str] = None) -> str:
+async def detect(url: Optional[str] = None, ca: Optional[str] = None) -> str:
     """Tell what listens there, without a key: nexus_server, no_server, other_service or timeout."""
-    return await core.health(wire.ASYNC, url or keys.default_url())
+    return await core.health(wire.ASYNC, url or keys.default_url(), ca)
 
 
-def detect_sync(url: Optional[str] = None) -> str:
+def detect_sync(url: Optional[str] = None, ca: Optional[str] = None) -> str:
     """The same for plain code."""
-    return wire.run(core.health(wire.SYNC, url or keys.default_url()))
+    return wire.run(core.health(wire.SYNC, url or keys.default_url(), ca))

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import ssl
 import urllib.parse
 import uuid
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import (
     List,
     Literal,
     Optional,
+    Sequence,
     Tuple,
     TypedDict,
     TypeVar,
@@ -29,8 +31,8 @@ from . import keys, results
 from ._table import METHODS, Method
 from .errors import ClientError, told
 from .events import PlanEnded, PlanNote, StreamEvent
-from .target import Target, target
-from .wire import IO, MAX_LINE, Broken, Connection, Deadline, Late, Refused, Response, Strange
+from .target import Target, target, targets
+from .wire import IO, MAX_LINE, Broken, Connection, Deadline, Failed, Late, Refused, Response, Strange, Untrusted
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -40,6 +42,7 @@ _FIRST_PAUSE, _LONG_PAUSE = 0.2, 5.0  # doubled from try to try, and half of it 
 _LONG_WAIT = 60.0  # the longest Retry-After that is waited for
 _SILENCE = 60.0  # a stream that says nothing for so long is dead: a server says something every 15 s
 _DETECT = 3.0
+_REACH = 10.0  # for a connection and its proof, where there is another address to go to
 _AGAIN = "again"
 
 
@@ -133,6 +136,11 @@ Part = Union[TextPart, RestartPart, ResultPart]
 _Read = StreamEvent[str, Dict[str, Any]]
 
 
+def trust(ca: Optional[str]) -> ssl.SSLContext:
+    """Return what is known of the authorities: those of a file, of NEXUS_CA, or else of the system."""
+    return ssl.create_default_context(cafile=ca or os.environ.get("NEXUS_CA") or None)
+
+
 def bounded(timeout: Optional[float]) -> Optional[float]:
     """Return timeout, which a request can have: a ValueError otherwise, also for what is no number."""
     if timeout is not None and (isinstance(timeout, bool) or not isinstance(cast(Any, timeout), (int, float))):
@@ -153,11 +161,14 @@ class Core:
     """A client, without the shape of its methods. Its state is the key, and what the server wants."""
 
     def __init__(
-        self, url: Optional[str], timeout: Optional[float], agent_id: Optional[str], api_key: Optional[str],
-        home: Optional[str], retries: int, io: IO,
+        self, url: Union[str, Sequence[str], None], timeout: Optional[float], agent_id: Optional[str], api_key: Optional[str],
+        home: Optional[str], retries: int, io: IO, ca: Optional[str],
     ) -> None:
+        url = url or os.environ.get("NEXUS_SERVER") or None
         self._moves = url is None and not os.environ.get("NEXUS_PORT")  # the server of the home is meant, wherever it listens
-        self.target = target(url or keys.default_url(home), agent_id)
+        self._places = targets(url or keys.default_url(home), agent_id)
+        self.target = self._places[0]
+        self._tls = trust(ca) if any(one.tls for one in self._places) else None
         self.timeout = bounded(timeout)
         self.retries = retries
         self._io = io
@@ -178,10 +189,10 @@ class Core:
             return self.key()
         except ClientError as e:
             try:
-                (await self._io.open(self.target.host, self.target.port, _DETECT)).close()
+                (await self._open(_DETECT)).close()
             except Refused as refused:
                 raise _plain(refused) from e
-            except (Broken, Late):
+            except (Broken, Late, Untrusted):
                 pass  # something is there, or may be
             raise
 
@@ -286,7 +297,7 @@ class Core:
         tries = 0
         while True:
             deadline = Deadline(timeout)
-            key = await self._first_key()
+            key, where = await self._first_key(), self.target
             try:
                 response, close = await self._post(path, method, params, "text/event-stream, application/json", deadline)
                 try:
@@ -305,8 +316,8 @@ class Core:
                     close()
                 yield StreamEvent(None, 0, "response", result)
                 return
-            except (ClientError, Broken, Strange, Late) as e:
-                await _named(self._pause(True, e, tries, Deadline(None), key), params)
+            except (ClientError, Failed) as e:
+                await _named(self._pause(True, e, tries, Deadline(None), key, where), params)
                 tries += 1
 
     async def readyz(self, timeout: Optional[float]) -> Readiness:
@@ -328,7 +339,7 @@ class Core:
         query = {k: str(v) if isinstance(v, (str, int)) else ",".join(v) for k, v in asked.items() if v is not None}
         tries = 0
         while True:
-            key = await self._first_key()
+            key, where = await self._first_key(), self.target
             try:
                 deadline = Deadline(timeout)
                 whole = path + ("?" + urllib.parse.urlencode(query) if query else "")
@@ -348,26 +359,29 @@ class Core:
                             return
                 finally:
                     close()
-            except (ClientError, Broken, Strange, Late) as e:
+            except (ClientError, Failed) as e:
                 if isinstance(e, ClientError) and e.type == "SERVER_DRAINING":
                     e = Broken(str(e))  # the next server has the events
-                await self._pause(True, e, tries, Deadline(None), key)
+                await self._pause(True, e, tries, Deadline(None), key, where)
                 tries += 1
 
     async def again(self, repeatable: bool, once: Callable[[], Awaitable[T]], deadline: Deadline) -> T:
         """Try until it succeeds, fails for good, or was tried often enough."""
         tries = 0
         while True:
-            key = await self._first_key()
+            key, where = await self._first_key(), self.target
             try:
                 return await once()
-            except (ClientError, Broken, Strange, Late) as e:
-                await self._pause(repeatable, e, tries, deadline, key)
+            except (ClientError, Failed) as e:
+                await self._pause(repeatable, e, tries, deadline, key, where)
                 tries += 1
 
-    async def _pause(self, repeatable: bool, error: Exception, tries: int, deadline: Deadline, key: str) -> None:
+    async def _pause(
+        self, repeatable: bool, error: Union[ClientError, Failed], tries: int, deadline: Deadline, key: str, where: Target
+    ) -> None:
         """Wait before another try, or raise the error if there is no point in one.
 
+        Where nothing of the request was sent, the next address is called at once; all of them are one try.
         A server that is shutting down takes nothing any more, for as long as its turns go on.
         What may not be repeated is tried again only where the server took no key of
         ours, and so nothing else, and another than that key is found, or another server.
@@ -375,18 +389,24 @@ class Core:
         unsent = isinstance(error, Refused) or isinstance(error, ClientError) and error.type == "SERVER_UNPROVED"
         if unsent and self._moved():  # nothing was sent, so it is not counted
             return
+        many = len(self._places)
+        draining = isinstance(error, ClientError) and error.type == "SERVER_DRAINING"
+        if many > 1 and (error.unsent or isinstance(error, Broken) or draining or isinstance(error, ClientError) and error.type == "NO_QUORUM"):
+            self._next(where)
+            if error.unsent and (tries + 1) % many != 0:
+                return
         if isinstance(error, ClientError) and error.type in ("AUTHENTICATION_FAILED", "SERVER_UNPROVED"):
             if self._found and self._another(key):
                 return
             raise error
         after, worth = 0.0, isinstance(error, Broken)
         if isinstance(error, ClientError):
-            after, worth = error.retry_after, error.http_status in (429, 503) and error.type != "SERVER_DRAINING"
+            after, worth = error.retry_after, error.http_status in (429, 503) and (not draining or many > 1)
         if isinstance(error, Refused):
             worth = self._may_start()
-        if not worth or not repeatable or tries >= self.retries or after > _LONG_WAIT:
+        if not worth or not repeatable or tries >= (self.retries + 1) * many - 1 or after > _LONG_WAIT:
             raise _plain(error)
-        most = min(_FIRST_PAUSE * 2**tries, _LONG_PAUSE)
+        most = min(_FIRST_PAUSE * 2 ** (tries // many), _LONG_PAUSE)
         wait = max(after, random.uniform(most / 2, most))
         try:
             left = deadline.left()
@@ -395,6 +415,16 @@ class Core:
         if left is not None and left < wait:
             raise _plain(error)
         await self._io.sleep(wait)
+
+    def _next(self, where: Target) -> None:
+        """Call the address after that one, unless another request has found it before."""
+        if self.target == where:
+            at = [one._replace(agent=where.agent) for one in self._places].index(where)
+            self.target = self._places[(at + 1) % len(self._places)]._replace(agent=where.agent)
+
+    async def _open(self, timeout: Optional[float]) -> Connection:
+        where = self.target
+        return await self._io.open(where.host, where.port, timeout, self._tls if where.tls else None)
 
     def _moved(self) -> bool:
         """Whether the server that is meant listens elsewhere by now; then it is called there."""
@@ -438,9 +468,8 @@ class Core:
     ) -> Tuple[Response, Callable[[], None]]:
         """Make a request on a connection of its own, once the server has proved itself on it."""
         key = self.key()
-        connection = await self._io.open(self.target.host, self.target.port, deadline.left())
+        connection = await self._reach(key, deadline)
         try:
-            await self._prove(connection, key, deadline)
             head = (
                 f"{method} {path} HTTP/1.1\r\nHost: {self.target.authority}\r\nAuthorization: Bearer {key}\r\n"
                 f"Accept: {accept}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
@@ -453,6 +482,26 @@ class Core:
         except BaseException:
             connection.close()
             raise
+
+    async def _reach(self, key: str, deadline: Deadline) -> Connection:
+        """A connection on which the server has proved itself."""
+        left = deadline.left()
+        several = len(self._places) > 1
+        early = Deadline(min(left or _REACH, _REACH)) if several else deadline
+        connection: Optional[Connection] = None
+        try:
+            connection = await self._open(early.left())
+            await self._prove(connection, key, early)
+            return connection
+        except BaseException as e:
+            if connection is not None:
+                connection.close()
+            if isinstance(e, Late) and several:
+                deadline.left()  # unless it is over, too
+                e = Broken("the server did not answer in time")
+            if isinstance(e, (ClientError, Failed)):
+                e.unsent = True
+            raise e
 
     async def _prove(self, connection: Connection, key: str, deadline: Deadline) -> None:
         nonce, path = keys.challenge(key)
@@ -474,12 +523,12 @@ class Core:
             )
 
 
-async def health(io: IO, url: str) -> str:
+async def health(io: IO, url: str, ca: Optional[str]) -> str:
     """What listens there, without a key: nexus_server, no_server, other_service or timeout."""
     deadline, looks = Deadline(_DETECT), 4
     while True:
         try:
-            return await _health(io, target(url, None), deadline)
+            return await _health(io, target(url, None), deadline, ca)
         except Broken:  # without an answer, perhaps by a server that has just died
             if looks == 0:
                 return "other_service"
@@ -487,9 +536,11 @@ async def health(io: IO, url: str) -> str:
             await io.sleep(0.05)
 
 
-async def _health(io: IO, where: Target, deadline: Deadline) -> str:
+async def _health(io: IO, where: Target, deadline: Deadline, ca: Optional[str]) -> str:
     try:
-        connection = await io.open(where.host, where.port, deadline.left())
+        connection = await io.open(where.host, where.port, deadline.left(), trust(ca) if where.tls else None)
+    except Untrusted:
+        return "other_service"
     except Broken as e:
         if isinstance(e.__cause__, ConnectionResetError):
             raise
@@ -527,6 +578,11 @@ def _plain(error: Exception) -> ClientError:
         return ClientError(
             "the server did not answer in time", type="CLIENT_TIMEOUT",
             recovery_suggestions=["What was begun goes on: where the call has a request_id, ask again with the same one.", "Raise timeout."],
+        )
+    if isinstance(error, Untrusted):
+        return ClientError(
+            "the server's certificate is not accepted, and the API key was not sent to it", type="SERVER_UNTRUSTED", details=str(error),
+            recovery_suggestions=["Give the file of the authority that signs the server's certificate (ca, NEXUS_CA)."],
         )
     if isinstance(error, Strange):
         return ClientError("the answer is not a nexus server's", type="NOT_NEXUS", details=str(error))

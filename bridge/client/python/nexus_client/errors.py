@@ -12,7 +12,7 @@ class ClientError(NexusError):
 
     code is that of JSON-RPC (SPEC 6.2), None where no server answered; type is a
     word in capitals: the server's, or CONNECTION_FAILED, CLIENT_TIMEOUT, NO_KEY,
-    SERVER_UNPROVED (the key was not sent), NOT_NEXUS, NO_AGENT or INVALID_PARAMS. details is one
+    SERVER_UNPROVED and SERVER_UNTRUSTED (the key was not sent), NOT_NEXUS, NO_AGENT or INVALID_PARAMS. details is one
     sentence, recovery_suggestions are sentences, data is all that the server said.
     request_id is that of a send or a task, to ask for its outcome by.
     """
@@ -39,6 +39,7 @@ class ClientError(NexusError):
         self.http_status = http_status
         self.retry_after = retry_after
         self.request_id = ""
+        self.unsent = False  # nothing of the request was sent
 
 
 def told(error: Any, http_status: int, retry_after: float) -> ClientError:

@@ -2,7 +2,7 @@
 
 import re
 import urllib.parse
-from typing import Any, NamedTuple, Optional, cast
+from typing import Any, List, NamedTuple, Optional, Sequence, Union, cast
 
 from .errors import ClientError
 
@@ -15,6 +15,7 @@ class Target(NamedTuple):
     host: str
     port: int
     agent: Optional[str]
+    tls: bool = False
 
     @property
     def authority(self) -> str:
@@ -23,16 +24,26 @@ class Target(NamedTuple):
 
 
 def target(url: str, agent_id: Optional[str]) -> Target:
-    """Read a URL as http://127.0.0.1:8765 or http://127.0.0.1:8765/agent/worker-1."""
-    u = urllib.parse.urlsplit(url)
-    if u.scheme != "http" or u.hostname not in ("127.0.0.1", "localhost", "::1") or u.username or u.query or u.fragment:
-        raise ValueError(f"server URL {url!r}: want http://127.0.0.1:PORT or http://127.0.0.1:PORT/agent/ID")
+    """Read a URL as http://127.0.0.1:8765 or http://127.0.0.1:8765/agent/worker-1, or https on another machine."""
+    u = urllib.parse.urlsplit(url.strip())
+    known = u.scheme == "https" and bool(u.hostname) or u.scheme == "http" and u.hostname in ("127.0.0.1", "localhost", "::1")
+    if not known or u.hostname is None or u.username or u.query or u.fragment:
+        raise ValueError(f"server URL {url!r}: want http://127.0.0.1:PORT or https://HOST:PORT, also with /agent/ID behind it")
     if u.path not in ("", "/"):
         prefix, slash, named = u.path[:-1 if u.path.endswith("/") else None].rpartition("/")
         if prefix + slash != "/agent/" or not _AGENT.fullmatch(named) or agent_id not in (None, named):
             raise ValueError(f"server URL {url!r}: want /agent/ID after the port, or nothing")
         agent_id = named
-    return Target(u.hostname, u.port or 80, None if agent_id is None else agent_name(agent_id))
+    tls = u.scheme == "https"
+    return Target(u.hostname, u.port or (443 if tls else 80), None if agent_id is None else agent_name(agent_id), tls)
+
+
+def targets(url: Union[str, Sequence[str]], agent_id: Optional[str]) -> List[Target]:
+    """Read several URLs, as a list or with commas between them, which name one agent or none."""
+    found = [target(one, agent_id) for one in (url.split(",") if isinstance(url, str) else url)]
+    if not found or len({one.agent for one in found}) > 1:
+        raise ValueError(f"server URL {url!r}: want at least one, and the same agent in all")
+    return found
 
 
 def agent_name(agent_id: str) -> str:

@@ -6,7 +6,9 @@ waits in an event loop, and run and iterate drive it to its end.
 
 import asyncio
 import errno
+import hashlib
 import socket
+import ssl
 import time
 from typing import Any, AsyncGenerator, Awaitable, Callable, Dict, Generator, Generic, NamedTuple, Optional, TypeVar
 
@@ -17,30 +19,40 @@ _MAX_HEAD = 64 << 10  # bytes of a line of a response's head
 _PIECE = 64 << 10
 
 
-class Broken(Exception):
+class Failed(Exception):
+    """There is no answer."""
+
+    unsent = False  # nothing of the request was sent
+
+
+class Broken(Failed):
     """The connection could not be had, or broke. What the server did is not known."""
 
 
 class Refused(Broken):
     """Nothing listens there, so the server did nothing."""
 
-    def __init__(self, host: str, port: int, error: OSError) -> None:
+    def __init__(self, host: str, port: int, tls: bool, error: OSError) -> None:
         super().__init__(str(error))
-        self.where = "http://" + _address((host, port))
+        self.where = ("https://" if tls else "http://") + _address((host, port))
 
 
-class Strange(Exception):
+class Untrusted(Failed):
+    """The server has not proved by a certificate to be the host that is meant."""
+
+
+class Strange(Failed):
     """The answer is not a nexus server's."""
 
 
-class Late(Exception):
+class Late(Failed):
     """The time is over."""
 
 
 class Connection:
     """A connection: of asyncio or of a socket."""
 
-    address = ""  # what is at its other end, as in 127.0.0.1:8765 or [::1]:8765
+    address = ""  # what is at its other end, as in 127.0.0.1:8765 or [::1]:8765, or by which certificate
 
     async def write(self, data: bytes, timeout: Optional[float]) -> None:
         raise NotImplementedError
@@ -56,8 +68,12 @@ class Connection:
 class IO(NamedTuple):
     """How to connect and to wait."""
 
-    open: Callable[[str, int, Optional[float]], Awaitable[Connection]]
+    open: Callable[[str, int, Optional[float], Optional[ssl.SSLContext]], Awaitable[Connection]]
     sleep: Callable[[float], Awaitable[None]]
+
+
+def _certificate(encrypted: Any) -> str:
+    return "certificate:" + hashlib.sha256(encrypted.getpeercert(binary_form=True)).hexdigest()
 
 
 def _address(peer: Any) -> str:
@@ -68,7 +84,8 @@ def _address(peer: Any) -> str:
 class _Stream(Connection):
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
-        self.address = _address(writer.get_extra_info("peername"))
+        encrypted = writer.get_extra_info("ssl_object")
+        self.address = _certificate(encrypted) if encrypted else _address(writer.get_extra_info("peername"))
 
     async def write(self, data: bytes, timeout: Optional[float]) -> None:
         self._writer.write(data)
@@ -90,18 +107,18 @@ async def _within(work: Awaitable[T], timeout: Optional[float]) -> T:
         raise Broken(str(e)) from e
 
 
-async def _open_stream(host: str, port: int, timeout: Optional[float]) -> Connection:
+async def _open_stream(host: str, port: int, timeout: Optional[float], tls: Optional[ssl.SSLContext]) -> Connection:
     try:
-        reader, writer = await _within(asyncio.open_connection(host, port), timeout)
+        reader, writer = await _within(asyncio.open_connection(host, port, ssl=tls, server_hostname=host if tls else None), timeout)
     except Broken as e:
-        raise _refused(host, port, e.__cause__) or e from e.__cause__
+        raise _untrusted(host, port, e.__cause__) or _refused(host, port, tls, e.__cause__) or e from e.__cause__
     return _Stream(reader, writer)
 
 
 class _Socket(Connection):
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
-        self.address = _address(sock.getpeername())
+        self.address = _certificate(sock) if isinstance(sock, ssl.SSLSocket) else _address(sock.getpeername())
 
     async def write(self, data: bytes, timeout: Optional[float]) -> None:
         self._within(lambda: self._socket.sendall(data), timeout)
@@ -122,19 +139,31 @@ class _Socket(Connection):
         self._socket.close()
 
 
-async def _open_socket(host: str, port: int, timeout: Optional[float]) -> Connection:
+async def _open_socket(host: str, port: int, timeout: Optional[float], tls: Optional[ssl.SSLContext]) -> Connection:
+    sock: Optional[socket.socket] = None
     try:
-        return _Socket(socket.create_connection((host, port), timeout))
-    except socket.timeout:
-        raise Late() from None
+        sock = socket.create_connection((host, port), timeout)
+        return _Socket(tls.wrap_socket(sock, server_hostname=host) if tls else sock)
     except OSError as e:
-        raise _refused(host, port, e) or Broken(str(e)) from e
+        if sock is not None:
+            sock.close()
+        if isinstance(e, socket.timeout):
+            raise Late() from None
+        raise _untrusted(host, port, e) or _refused(host, port, tls, e) or Broken(str(e)) from e
 
 
-def _refused(host: str, port: int, error: Optional[BaseException]) -> Optional[Refused]:
+def _untrusted(host: str, port: int, error: Optional[BaseException]) -> Optional[Untrusted]:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Untrusted(f"{_address((host, port))}: {error.verify_message}")
+    if isinstance(error, ssl.SSLError):
+        return Untrusted(f"{_address((host, port))} does not speak TLS: {error}")
+    return None
+
+
+def _refused(host: str, port: int, tls: Optional[ssl.SSLContext], error: Optional[BaseException]) -> Optional[Refused]:
     # Where a name has several addresses, asyncio gives one error without a number for all.
     if isinstance(error, OSError) and error.errno in (errno.ECONNREFUSED, None):
-        return Refused(host, port, error)
+        return Refused(host, port, tls is not None, error)
     return None
 
 

@@ -42,6 +42,8 @@ class Server:
     def __init__(self, scenario: Optional[dict] = None, **configuration: Any) -> None:
         self.home = tempfile.mkdtemp(prefix="nexus-python-")
         self.port = 0
+        self.remote = ""  # where other machines reach it
+        self.key = ""
         self.flags: List[str] = []
         if scenario is not None:
             self.flags = ["--scenario", os.path.join(self.home, "scenario.json")]
@@ -68,7 +70,11 @@ class Server:
         for line in self.process.stdout:
             if line.startswith("nexus listening on "):
                 self.port = urllib.parse.urlsplit(line.split()[-1]).port
+            if line.startswith("for other machines: "):
+                self.remote = line.split()[-1]
             if line.startswith("key file: "):
+                with open(line.split(": ", 1)[1].rstrip("\n"), encoding="ascii") as file:
+                    self.key = file.read().strip()
                 return
         raise RuntimeError("the server did not start")
 

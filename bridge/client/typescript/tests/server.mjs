@@ -3,7 +3,7 @@
 import { spawn } from "node:child_process";
 import { createHash, createHmac } from "node:crypto";
 import { once } from "node:events";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
-const bin = process.env.NEXUS_BIN ?? fileURLToPath(new URL("../../../../bin", import.meta.url));
+export const bin = process.env.NEXUS_BIN ?? fileURLToPath(new URL("../../../../bin", import.meta.url));
 
 /** nexus serve in a home of its own, on a port that is free. */
 export class Server {
@@ -43,7 +43,11 @@ export class Server {
     this.exited = once(this.process, "exit");
     for await (const line of createInterface(this.process.stdout)) {
       if (line.startsWith("nexus listening on ")) this.port = Number(new URL(line.split(" ").at(-1)).port);
-      if (line.startsWith("key file: ")) return this;
+      if (line.startsWith("for other machines: ")) this.remote = line.split(" ").at(-1);
+      if (line.startsWith("key file: ")) {
+        this.key = readFileSync(line.slice("key file: ".length), "utf8").trim();
+        return this;
+      }
     }
     throw new Error("the server did not start");
   }
