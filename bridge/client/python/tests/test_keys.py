@@ -58,7 +58,7 @@ class Keys(unittest.TestCase):
 
     def test_other_machines_are_refused(self) -> None:
         for url in (
-            "http://example.com", "https://127.0.0.1:1", "http://10.0.0.1:8765", "http://user@127.0.0.1", "127.0.0.1:1",
+            "http://example.com", "https://example.com/x", "ftp://127.0.0.1:1", "http://10.0.0.1:8765", "http://user@127.0.0.1", "127.0.0.1:1",
             "http://127.0.0.1/x", "http://127.0.0.1/agent/../rpc", "http://127.0.0.1/agent/a/events",
         ):
             self.assertRaises(ValueError, NexusClient, url)

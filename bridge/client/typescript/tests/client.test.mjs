@@ -493,7 +493,7 @@ test("numbers that JSON does not have are refused", async () => {
 
 test("other machines are refused", () => {
   for (const url of [
-    "http://example.com", "https://127.0.0.1:1", "http://10.0.0.1:8765", "http://user@127.0.0.1", "127.0.0.1:1", "x", "",
+    "http://example.com", "https://example.com/x", "ftp://127.0.0.1:1", "http://10.0.0.1:8765", "http://user@127.0.0.1", "127.0.0.1:1", "x", "",
     "http://127.0.0.1/x", "http://127.0.0.1/agent/a/events", "http://127.0.0.1/agent/a?x=1",
   ]) {
     assert.throws(() => new NexusClient({ url }), { name: "TypeError", message: /^server URL .*: want http:/ }, url);
