@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -210,33 +211,63 @@ func TestRemoteIsTLSAlone(t *testing.T) {
 	}
 }
 
-// A client that does not finish its handshake has the time of a request, and clients on other machines that show no key displace none on
-// this machine.
-func TestRemoteStrangers(t *testing.T) {
-	r := riggedRemote(t, func(o *bridge.Options) { o.ReadTimeout, o.MaxUnauthenticated = 200*time.Millisecond, 4 })
-	here := r.dial()
-	defer here.Close()
-	var all []net.Conn
-	for range 6 {
+// strangers are connections of clients on other machines that never end their handshakes.
+func (r *remoteRig) strangers(n int) (all []net.Conn) {
+	r.t.Helper()
+	for range n {
 		conn, err := net.Dial("tcp", r.at)
 		if err != nil {
-			t.Fatal(err)
+			r.t.Fatal(err)
 		}
-		defer conn.Close()
+		r.t.Cleanup(func() { conn.Close() })
+		if _, err := conn.Write([]byte{22, 3, 1, 2, 0}); err != nil { // the head of the first message
+			r.t.Fatal(err)
+		}
 		all = append(all, conn)
 	}
-	for _, conn := range all { // of the first ones a reset, and of the others the end of their time
-		if _, err := conn.Write([]byte{22, 3, 1, 2, 0}); err != nil {
-			continue
+	return all
+}
+
+// untilEnded waits until the server has ended a connection, on which it says nothing.
+func untilEnded(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	n, err := conn.Read(make([]byte, 1))
+	if n > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("of a connection come %d bytes, %v, want its end", n, err)
+	}
+}
+
+// A client that does not end its handshake has the time of a request.
+func TestRemoteHandshakeTakesTime(t *testing.T) {
+	r := riggedRemote(t, func(o *bridge.Options) { o.ReadTimeout = 100 * time.Millisecond })
+	untilEnded(t, r.strangers(1)[0])
+}
+
+// Clients on other machines that show no key have half as many connections as those on this machine, of which they displace none.
+func TestRemoteStrangers(t *testing.T) {
+	r := riggedRemote(t, func(o *bridge.Options) { o.MaxUnauthenticated = 4 })
+	here := r.dial()
+	defer here.Close()
+	if status, _ := say(t, here, "GET /healthz", "", "Host: "+r.addr); status != 200 { // it is accepted, and goes on
+		t.Fatalf("a client on this machine gets %d", status)
+	}
+	all := r.strangers(6)
+	for _, conn := range all[:4] {
+		untilEnded(t, conn)
+	}
+	for _, conn := range all[4:] {
+		if err := conn.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
+			t.Fatal(err)
 		}
-		if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil {
-			t.Errorf("a handshake that does not come is answered")
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("one within the bound has ended: %v", err)
 		}
 	}
-	other := r.dial()
-	defer other.Close()
-	if status, _ := say(t, other, "GET /healthz", "", "Host: "+r.addr); status != 200 {
-		t.Errorf("a client on this machine gets %d", status)
+	if status, _ := say(t, here, "GET /healthz", "", "Host: "+r.addr); status != 200 {
+		t.Errorf("after strangers on other machines, the client gets %d", status)
 	}
 }
 
