@@ -31,7 +31,9 @@ func TestForwardedByName(t *testing.T) {
 	b := c.join(t, "b", func(r *rig, o *bridge.Options) {
 		r.save("home/sessions/old.jsonl", []byte(savedText), 1)
 	})
-	for began := time.Now(); c.owner("old") != "b" || c.owner("role") != "a"; time.Sleep(time.Millisecond) { // they claim what is saved beside serving
+	pause := time.NewTicker(time.Millisecond)
+	defer pause.Stop()
+	for began := time.Now(); c.owner("old") != "b" || c.owner("role") != "a"; <-pause.C { // they claim what is saved beside serving
 		if time.Since(began) > patience {
 			t.Fatal("what is saved is not claimed")
 		}

@@ -157,14 +157,14 @@ func TestEventsOfKilledMachine(t *testing.T) {
 	l.until("the machine is lost", nodeState("b", "lost"))
 	untilMoved(t, c, "worker")
 	untilMoved(t, c, "of-b")
-	all := l.until("the turn has crashed", ended("worker", "cut", "crashed"))
+	l.until("the turn has crashed", ended("worker", "cut", "crashed"))
 	if from := gjson.Get(a.call("/", "list_agents", `{}`), "result.agents.#(agent_id==worker).taken_over_from").Str; from != "b" {
 		t.Errorf("list_agents says that it was taken over from %q", from)
 	}
 	if answer := a.call("/agent/worker", "send", `{"content":"My name is Bob","request_id":"second"}`); !strings.Contains(answer, "Bob") {
 		t.Fatal(answer)
 	}
-	all = l.until("the agent goes on", ended("worker", "second", "completed"))
+	all := l.until("the agent goes on", ended("worker", "second", "completed"))
 	if why := started(all, "worker"); why != "taken over from the machine b, which was lost" {
 		t.Errorf("the first state of an agent that was taken over says %q", why)
 	}
