@@ -11,6 +11,7 @@ package sandboxtest
 
 import (
 	"fmt"
+	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -78,6 +79,8 @@ func filter(program []unix.SockFilter, flags uintptr) error {
 // filterThreads puts a filter on the calling thread, or on all by its flags.
 func filterThreads(program []unix.SockFilter, flags uintptr) error {
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	runtime.LockOSThread() // another thread could not yet filter anything
+	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("give up new privileges: %w", err)
 	}
