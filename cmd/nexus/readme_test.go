@@ -165,11 +165,13 @@ func runDocumented(t *testing.T, script string, ownCurl bool, want []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	joined, err := freePort() // of machines that are one
-	if err != nil {
-		t.Fatal(err)
+	for _, named := range []string{":8766", ":8443"} { // of machines that are one, and for clients on others
+		free, err := freePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		script = strings.ReplaceAll(script, named, ":"+free)
 	}
-	script = strings.ReplaceAll(script, ":8766", ":"+joined)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-euc", script)
