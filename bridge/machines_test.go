@@ -31,6 +31,7 @@ type cluster struct {
 	asked  func(machine string) string // says whose all agents are; nil for what is claimed
 	labels map[string]map[string]string
 	load   map[string]forward.Load
+	drains map[string]bool     // machines that are to have no agents
 	moves  bool                // agents of machines that are down are taken over
 	had    map[string][]string // machines that have files of an agent
 	hears  map[string]httpd.Listener
@@ -40,7 +41,7 @@ type cluster struct {
 func newCluster(names ...string) *cluster {
 	c := &cluster{
 		claims: map[string]string{}, in: map[string]chan net.Conn{}, links: map[string][]net.Conn{}, down: map[string]bool{},
-		labels: map[string]map[string]string{}, load: map[string]forward.Load{}, had: map[string][]string{}, hears: map[string]httpd.Listener{},
+		labels: map[string]map[string]string{}, load: map[string]forward.Load{}, had: map[string][]string{}, drains: map[string]bool{}, hears: map[string]httpd.Listener{},
 	}
 	for _, name := range names {
 		c.in[name] = make(chan net.Conn)
@@ -110,7 +111,7 @@ func (m *machine) All() []forward.Machine {
 	defer m.mu.Unlock()
 	var all []forward.Machine
 	for _, name := range slices.Sorted(maps.Keys(m.in)) {
-		one := forward.Machine{Name: name, State: forward.Up, Labels: m.labels[name], Version: "test", Load: m.load[name]}
+		one := forward.Machine{Name: name, State: forward.Up, Labels: m.labels[name], Version: "test", Load: m.load[name], Draining: m.drains[name]}
 		if m.down[name] {
 			one.State = forward.Lost
 		}
@@ -260,6 +261,39 @@ func (m *machine) GiveUp(_ context.Context, agent string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.had[agent] = slices.DeleteFunc(m.had[agent], func(by string) bool { return by == m.name })
+	return nil
+}
+
+func (m *machine) Draining() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.drains[m.name]
+}
+
+func (m *machine) Drain(on bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.drains[m.name] = on
+	return nil
+}
+
+// Takers are all other machines, but for what is bound.
+func (m *machine) Takers(agent string) (machines []string, why string) {
+	if agent == "bound" {
+		return nil, "it is bound"
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(m.in)), func(name string) bool { return name == m.name }), ""
+}
+
+func (m *machine) HandOver(_ context.Context, agent, to string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.split {
+		return supervisor.ErrNoMajority
+	}
+	m.claims[agent] = to
 	return nil
 }
 

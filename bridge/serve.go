@@ -92,6 +92,7 @@ func (s *Server) beginMachines() (end func(), err error) {
 			s.log.Error("each machine counts the requests of a key alone", zap.Error(err))
 		}
 	})
+	work.Go(func() { agents.HandOver(ctx, s.agents) })
 	work.Go(func() {
 		if err := s.http.ServeMachines(ln); err != nil {
 			s.log.Error("other machines cannot ask any more", zap.Error(err))

@@ -53,12 +53,13 @@ func New(o Options) (*Server, error) {
 		events.Elsewhere
 	}
 	var claims agents.Claims
+	var placer agents.Placer
 	if o.Machines != nil {
 		s.forward = forward.NewClient(o.Machines)
-		elsewhere, claims = s.forward, o.Machines
+		elsewhere, claims, placer = s.forward, o.Machines, s.forward
 	}
 	s.agents, err = agents.New(agents.Options{
-		Supervisor: o.Supervisor, Sessions: o.Sessions, Admission: o.Runtime, Store: o.Store, Host: s, Claims: claims,
+		Supervisor: o.Supervisor, Sessions: o.Sessions, Admission: o.Runtime, Store: o.Store, Host: s, Claims: claims, Placer: placer,
 		CommandTimeout: o.CommandTimeout, Log: s.log, Settings: o.Settings.Settings,
 	})
 	if err != nil {

@@ -47,6 +47,16 @@ type Claims interface {
 	GiveUp(ctx context.Context, agent string) error
 	// Ship returns once a majority of the machines has what is saved of an agent that this one has claimed.
 	Ship(ctx context.Context, agent string) error
+	// Draining reports whether this machine is to have no agents: those that others can have are handed over.
+	Draining() bool
+	// Drain says whether this machine is to have no agents, also after a restart.
+	Drain(on bool) error
+	// Takers are the machines that could have an agent of this machine, as they share its directory, whether they are up or not. If there are none, why says what
+	// binds the agent to this machine.
+	Takers(agent string) (machines []string, why string)
+	// HandOver makes an agent of this machine that of another one, which has then what is saved of it. No process of the agent runs. What is saved here is
+	// Taken then. After an error it is this machine's still, unless Owner says otherwise.
+	HandOver(ctx context.Context, agent, to string) error
 	// Forget removes what the other machines have of an agent that this one has claimed.
 	Forget(ctx context.Context, agent string) error
 }
@@ -135,9 +145,15 @@ func noQuorum(err error, what, id string) error {
 // has passed it on, or this one.
 func hasByNow(e *rpc.ClaimedError) error {
 	return &api.Error{
-		Kind: api.KindNodeUnreachable, Details: fmt.Sprintf("the machine %s has %s by now, and nothing was accepted", e.Machine, e.Agent), Err: e,
+		Kind: api.KindNodeUnreachable, Details: fmt.Sprintf("the machine %s has %s by now, and nothing was accepted", e.Machine, e.Agent),
+		Err:         &rpc.MovedError{Agent: e.Agent, Machine: e.Machine, Err: e},
 		Suggestions: []string{"Send it again: that machine answers."},
 	}
+}
+
+// Moved implements [rpc.Access].
+func (a Access) Moved(agent, machine string) error {
+	return hasByNow(&rpc.ClaimedError{Agent: agent, Machine: machine})
 }
 
 // notFound is the error of an agent that is not here, as far as is known.

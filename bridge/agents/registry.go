@@ -62,6 +62,8 @@ type Options struct {
 	Store Store
 	// Claims say which machine has an agent. Nil where there is one machine alone.
 	Claims Claims
+	// Placer chooses the machines that agents are handed over to. Required with Claims.
+	Placer Placer
 	// Host answers what the agents ask for by host_call. It is not asked before New has
 	// returned. Nil refuses all.
 	Host supervisor.Host
@@ -86,13 +88,14 @@ type Settings struct {
 
 // Registry is the registry of agents. See the package comment.
 type Registry struct {
-	o        Options
-	log      *zap.Logger
-	settings atomic.Pointer[Settings]
-	locks    KeyLock
-	tree     treeLimit
-	last     lastUsed
-	temps    atomic.Uint64 // the number of the last temporary agent that was named here
+	o         Options
+	log       *zap.Logger
+	settings  atomic.Pointer[Settings]
+	locks     KeyLock
+	handOvers handOvers
+	tree      treeLimit
+	last      lastUsed
+	temps     atomic.Uint64 // the number of the last temporary agent that was named here
 }
 
 // New returns a Registry. It fails if an option that is required is missing.
@@ -104,7 +107,7 @@ func New(o Options) (*Registry, error) {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	r := &Registry{o: o, log: o.Log}
+	r := &Registry{o: o, log: o.Log, handOvers: handOvers{placer: o.Placer}}
 	r.Reload(o.Settings)
 	r.last.id, r.last.sessions, r.last.log = o.Sessions.Last(), o.Sessions, o.Log
 	return r, nil

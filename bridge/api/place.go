@@ -13,6 +13,36 @@ type (
 		// An agent, or a saved session, whose machine it is.
 		Near *string `json:"near,omitzero"`
 	}
+
+	// DrainNodeParams are those of drain_node.
+	DrainNodeParams struct {
+		// The machine, by its name; the one that is asked if missing.
+		Node *string `json:"node,omitzero" audit:"text"`
+		// Whether the machine takes agents again. What was handed over stays where it is.
+		Undo *bool `json:"undo,omitzero" default:"false" audit:"rule"`
+		// How long to wait for the agents that are left, in seconds. The drain goes on without anybody who waits.
+		WaitSeconds *uint64 `json:"wait_s,omitzero" max:"300" unit:"seconds" default:"0" audit:"-"`
+	}
+
+	// DrainNodeResult is how far a machine is.
+	DrainNodeResult struct {
+		Node     string `json:"node"`
+		Draining bool   `json:"draining"`
+		// HandedOver are the agents and saved sessions that other machines were given since the drain, or the server, began.
+		HandedOver int `json:"handed_over"`
+		// Left are those that are to be handed over still. InTurn of them have a turn, or are asked for one by an agent that has a turn.
+		Left   int `json:"left"`
+		InTurn int `json:"in_turn"`
+		// Bound are those that stay, as no machine that takes agents can have them; BoundAgents the first 100 of them by name.
+		Bound       int          `json:"bound"`
+		BoundAgents []BoundAgent `json:"bound_agents"`
+	}
+
+	// BoundAgent is an agent, or a saved session, that stays on a machine that drains.
+	BoundAgent struct {
+		AgentID string `json:"agent_id"`
+		Reason  string `json:"reason"`
+	}
 )
 
 // Named are the agents and sessions that parameters of the method name by its row's Of, in that order.

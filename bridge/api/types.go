@@ -241,8 +241,9 @@ type (
 	// NodeInfo is one machine. LastHeard is RFC 3339, UTC.
 	NodeInfo struct {
 		Node string `json:"node"`
-		// State is lost of a machine that was not heard of for 5 s, and left of one that ended.
-		State           string            `json:"state" enum:"up,lost,left"`
+		// State is draining of a machine that is up and is to have no agents (drain_node), lost of one that was not heard of for 5 s, and left of
+		// one that ended.
+		State           string            `json:"state" enum:"up,draining,lost,left"`
 		Labels          map[string]string `json:"labels"`
 		Version         string            `json:"version"`
 		Processors      int               `json:"processors"`

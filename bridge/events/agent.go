@@ -5,8 +5,10 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"nexus.internal/bridge/rpc"
+	"nexus.internal/protocol/ratelimit"
 	"nexus.internal/supervisor"
 )
 
@@ -25,45 +27,100 @@ func (s *Streams) serveAgent(ctx context.Context, r Request, q query, to rpc.Wri
 		return refused, ""
 	}
 	defer leave()
+	out := rpc.NewStream(to, s.o.Heartbeat)
+	for try := 0; ; try++ {
+		begun := q.position
+		refused, ended = s.follow(ctx, r, &q, after, out)
+		if refused != nil && refused.Moved == nil || refused == nil && ended != endMoved || r.Forwarded {
+			break
+		}
+		if q.position != begun { // since the last attempt there were events
+			try = 0
+		}
+		if try >= moves || ratelimit.Sleep(ctx, movedDelay) != nil { // where it is may not be known everywhere yet
+			break
+		}
+		after, _ = strconv.ParseUint(q.position, 10, 64) // as it was written here
+	}
+	switch {
+	case refused != nil && out.Opened():
+		return nil, endRelayed
+	case refused == nil && ended == endMoved && !r.Forwarded:
+		ended = endRelayed
+	}
+	if refused == nil && (q.position != "" || ended != endDraining) { // else after which to go on is not known
+		end(out, ended, q.position)
+	}
+	return refused, ended
+}
+
+// moves is how often a stream follows an agent that is handed over, without events between; movedDelay is between two attempts.
+const (
+	moves      = 50
+	movedDelay = 100 * time.Millisecond
+)
+
+// follow streams the events of one agent from the machine that has it now, and notes in q how far it got. If it ends as endMoved, or refused says that
+// another machine has the agent, it may be called again.
+func (s *Streams) follow(ctx context.Context, r Request, q *query, after uint64, out *rpc.Stream) (refused *rpc.Error, ended string) {
+	leave, err := s.o.Agents.Enter(ctx, []string{r.Agent}, false)
+	if err != nil {
+		return nil, endOf(ctx, err)
+	}
+	defer func() { leave() }()
 	if machine := s.owner(r); machine != "" {
-		return s.relay(ctx, machine, r, q, to)
+		return s.relay(ctx, machine, r, q, out)
 	}
 	if err := s.o.Agents.CheckStart(r.By, r.Agent, false); err != nil {
 		return new(rpc.ToError(err).With(http.StatusForbidden)), ""
 	}
-	a, err := s.o.Agents.Resolve(ctx, r.Agent)
-	if err != nil {
-		return new(rpc.ToError(err)), ""
-	}
-	if after > a.LastEvent() { // of an earlier agent of that name, unless a later machine has this one
-		if err := s.o.Agents.Certain(r.Agent); err != nil {
-			return new(rpc.ToError(err)), ""
-		}
-	}
-	subscribe := func() (*supervisor.Subscription, error) { return a.Subscribe(after) }
-	if q.position == "" {
-		subscribe = a.SubscribeNew
-	}
-	sub, err := subscribe()
-	if errors.Is(err, supervisor.ErrNotFound) {
-		err = rpc.AgentNotFound(r.Agent, rpc.ErrDestroyed)
-	}
-	if err != nil {
-		return new(rpc.ToError(err)), ""
+	sub, refused := s.subscribe(ctx, r, q, after)
+	leave()
+	leave = func() {}
+	if refused != nil {
+		return refused, ""
 	}
 	defer sub.Close()
 	if q.toolOutput {
 		sub.FollowOutput()
 	}
-	out := rpc.NewStream(to, s.o.Heartbeat)
-	if out.Send([]byte(": open\n\n")) != nil {
+	if !out.Opened() && out.Send([]byte(": open\n\n")) != nil {
 		return nil, ""
 	}
-	if ended = endOf(ctx, pump(ctx, sub, q, out)); ended == endRemoved && s.moved(r.Agent) {
+	ended = endOf(ctx, pump(ctx, sub, *q, out))
+	q.position = strconv.FormatUint(sub.After(), 10)
+	switch {
+	case ended == endRemoved && s.o.Agents.Leaves(r.Agent):
+		ended = endMoved
+	case ended == endRemoved && s.moved(r.Agent):
 		ended = endRelayed
 	}
-	end(out, ended, strconv.FormatUint(sub.After(), 10))
 	return nil, ended
+}
+
+// subscribe subscribes to the events of an agent that this machine has.
+func (s *Streams) subscribe(ctx context.Context, r Request, q *query, after uint64) (sub *supervisor.Subscription, refused *rpc.Error) {
+	a, err := s.o.Agents.Resolve(ctx, r.Agent)
+	if err != nil {
+		return nil, new(rpc.ToError(err))
+	}
+	if after > a.LastEvent() { // of an earlier agent of that name, unless a later machine has this one
+		if err := s.o.Agents.Certain(r.Agent); err != nil {
+			return nil, new(rpc.ToError(err))
+		}
+	}
+	if q.position == "" {
+		sub, err = a.SubscribeNew()
+	} else {
+		sub, err = a.Subscribe(after)
+	}
+	if errors.Is(err, supervisor.ErrNotFound) {
+		err = rpc.AgentNotFound(r.Agent, rpc.ErrDestroyed)
+	}
+	if err != nil {
+		return nil, new(rpc.ToError(err))
+	}
+	return sub, nil
 }
 
 // maxKept is how large a buffer is kept for the next batch: a large event is rare.

@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 
+	"github.com/go-json-experiment/json"
+
 	"nexus.internal/bridge/rpc"
+	"nexus.internal/protocol"
 )
 
 // Machine is another machine of a cluster.
@@ -52,35 +55,53 @@ func (s *Streams) moved(agent string) bool {
 	return known && machine != ""
 }
 
-// relay passes on what another machine answers, until that ends. Where the machine is not reached any more, the stream ends without an
-// event end, as one of a server that is gone.
-func (s *Streams) relay(ctx context.Context, machine string, r Request, q query, to rpc.Writer) (refused *rpc.Error, ended string) {
+// relay passes on what another machine answers, until that ends, and notes in q how far it got. Where the machine is not reached any more, the stream ends
+// without an event end, as one of a server that is gone.
+func (s *Streams) relay(ctx context.Context, machine string, r Request, q *query, out *rpc.Stream) (refused *rpc.Error, ended string) {
+	if out.Opened() { // it goes on at another machine
+		r.LastEventID = q.position
+	}
 	from, err := s.o.Elsewhere.Events(ctx, machine, r)
 	if err != nil {
 		return new(rpc.ToError(err)), ""
 	}
 	defer from.Close()
-	out := rpc.NewStream(to, s.o.Heartbeat)
-	after := q.position
 	for {
 		events, err := from.Next()
 		if err == nil {
-			after = lastID(events, after)
-			err = out.Send(events)
+			rest, at, moved := cutMoved(events)
+			q.position = lastID(rest, q.position)
+			if len(rest) > 0 {
+				err = out.Send(rest)
+			}
+			if moved && err == nil {
+				q.position = at
+				return nil, endMoved
+			}
 		}
 		switch {
 		case ctx.Err() != nil: // the server, the key or the client has ended
-			ended = endOf(ctx, ctx.Err())
-			if ended == endRevoked || after != "" {
-				end(out, ended, after)
-			}
-			return nil, ended
+			return nil, endOf(ctx, ctx.Err())
 		case errors.Is(err, rpc.ErrSlowClient):
 			return nil, endUnread
 		case err != nil:
 			return nil, endRelayed
 		}
 	}
+}
+
+// cutMoved takes the event from the end of others by which a machine says that it has handed over the agent, and after which event the next one goes on.
+func cutMoved(events []byte) (rest []byte, after string, moved bool) {
+	begin := []byte("event: " + protocol.StreamEnd{}.Name() + "\ndata: ")
+	at := bytes.LastIndex(events, begin)
+	if at < 0 || at > 0 && !bytes.HasSuffix(events[:at], []byte("\n\n")) {
+		return events, "", false
+	}
+	var end protocol.StreamEnd
+	if err := json.Unmarshal(bytes.TrimSpace(events[at+len(begin):]), &end); err != nil || end.Reason != endMoved {
+		return events, "", false
+	}
+	return events[:at], string(end.After), true
 }
 
 // lastID is the id of the last event that has one, else before.

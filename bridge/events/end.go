@@ -22,6 +22,7 @@ const (
 	endUnread   = "unread"   // it did not take a batch in time, or broke the connection
 	endLeft     = "left"     // it closed the connection
 	endRelayed  = "relayed"  // the machine that has the agent ended it, or is not reached any more
+	endMoved    = "moved"    // the agent was handed over to another machine: it goes on there. Clients do not see it
 )
 
 // endOf is why a stream ended with err.
@@ -51,7 +52,7 @@ func end(out *rpc.Stream, reason, after string) {
 	switch reason {
 	case endUnread, endLeft, endRelayed:
 		return
-	case endSlow, endDraining, endTooMany:
+	case endSlow, endDraining, endTooMany, endMoved:
 		e.After = jsontext.Value(after)
 	}
 	_ = out.Send(rpc.AppendEvent(nil, "", e.Name(), protocol.EncodeEvent(e)))

@@ -64,6 +64,12 @@ func (h *house) Resolve(_ context.Context, id string) (*supervisor.Agent, error)
 	return h.sup.Agent(id)
 }
 
+// Enter implements [events.Agents].
+func (*house) Enter(context.Context, []string, bool) (func(), error) { return func() {}, nil }
+
+// Leaves implements [events.Agents].
+func (*house) Leaves(string) bool { return false }
+
 // Certain implements [events.Agents].
 func (*house) Certain(string) error { return nil }
 

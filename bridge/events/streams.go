@@ -27,6 +27,10 @@ type Agents interface {
 	// CheckStart reports why a principal must not start the agent's process, nil if it may
 	// or if nothing is started; ask says that a stopped agent would be asked something.
 	CheckStart(p rpc.Principal, id string, ask bool) error
+	// Enter waits until the agents are not being handed over to another machine; they are not until leave is called. The error is that of ctx.
+	Enter(ctx context.Context, ids []string, queues bool) (leave func(), err error)
+	// Leaves reports whether an agent is being handed over to another machine, or was lately.
+	Leaves(id string) bool
 	// Certain reports why another machine may have the agent by now, nil if none has.
 	Certain(id string) error
 }

@@ -66,9 +66,8 @@ func (f *Client) Close() { f.transport.CloseIdleConnections() }
 
 // Owner is the machine that has an agent, "" for this one; known is false if none is known to.
 func (f *Client) Owner(agent string) (machine string, known bool) {
-	if machine, known = f.machines.Owner(agent); !known {
-		machine, known = f.learnt.of(agent)
-	}
+	machine, known = f.machines.Owner(agent)
+	machine, known = f.learnt.of(agent, machine, known)
 	if machine == f.machines.Self() {
 		machine = ""
 	}
@@ -153,6 +152,9 @@ func (f *Client) Call(ctx context.Context, machine string, c *rpc.Call, out *rpc
 	}
 	defer response.Body.Close()
 	c.Stale = response.Header.Get(api.StaleHeader)
+	if moved := movedTo(response.Header); moved != nil {
+		return nil, f.moved(machine, moved, response)
+	}
 	switch {
 	case response.StatusCode == http.StatusNoContent:
 		return nil, nil
@@ -260,6 +262,9 @@ func (f *Client) Events(ctx context.Context, machine string, r events.Request) (
 	}
 	defer cancel()
 	defer response.Body.Close()
+	if moved := movedTo(response.Header); moved != nil {
+		return nil, f.moved(machine, moved, response)
+	}
 	body, err := readAll(response.Body)
 	if err == nil {
 		_, err = decode(machine, response.StatusCode, body)

@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// learnt are agents that another machine has made for a call that was passed on to it. A client may ask for them at once, before their claims are known
-// here. The zero value is ready.
+// learnt are agents that another machine has made for a call that was passed on to it, or of which it has said that it has them no more. A client may ask for
+// them at once, before their claims are known here. The zero value is ready.
 type learnt struct {
 	mu     sync.Mutex // guards what follows
 	agents map[string]learntOwner
@@ -17,6 +17,7 @@ type learnt struct {
 
 type learntOwner struct {
 	machine string
+	from    string // that has said so, as it had it; "" for one that it has made
 	until   time.Time
 }
 
@@ -27,16 +28,36 @@ const (
 	maxLearnt = 1000
 )
 
-// of is the machine that has made an agent.
-func (l *learnt) of(agent string) (machine string, known bool) {
+// of is the machine that has an agent: as the claims say, which are known here, if the one that they name has not said otherwise.
+func (l *learnt) of(agent, claimed string, known bool) (machine string, either bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	o, known := l.agents[agent]
-	if known && time.Now().After(o.until) {
+	o, told := l.agents[agent]
+	switch {
+	case !told:
+		return claimed, known
+	case time.Now().After(o.until):
 		delete(l.agents, agent)
-		return "", false
+		return claimed, known
+	case known && (o.from == "" || o.from != claimed):
+		return claimed, known
 	}
-	return o.machine, known
+	return o.machine, true
+}
+
+// moved notes that a machine has an agent no more, and which one has.
+func (l *learnt) moved(agent, from, to string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.note(agent, learntOwner{to, from, time.Now().Add(learntFor)})
+}
+
+// note keeps one. mu is held.
+func (l *learnt) note(agent string, o learntOwner) {
+	if l.agents == nil || len(l.agents) > maxLearnt {
+		l.agents = map[string]learntOwner{}
+	}
+	l.agents[agent] = o
 }
 
 // from reads a result for the agent, or the session, that was made.
@@ -54,12 +75,9 @@ func (l *learnt) from(machine string, result jsontext.Value) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.agents == nil || len(l.agents) > maxLearnt {
-		l.agents = map[string]learntOwner{}
-	}
 	for _, name := range []string{made.AgentID, made.SessionName, made.DestSession, made.NewName} {
 		if name != "" {
-			l.agents[name] = learntOwner{machine, time.Now().Add(learntFor)}
+			l.note(name, learntOwner{machine, "", time.Now().Add(learntFor)})
 		}
 	}
 }

@@ -18,11 +18,13 @@ const (
 
 // Machine is one of the cluster, as it is known here.
 type Machine struct {
-	Name    string
-	State   State
-	Labels  map[string]string // not to be changed
-	Version string            // of nexus
-	Load    Load
+	Name  string
+	State State
+	// Draining says that it is to have no agents: none is placed on it.
+	Draining bool
+	Labels   map[string]string // not to be changed
+	Version  string            // of nexus
+	Load     Load
 }
 
 // Load is what a machine has, and what of it is taken.

@@ -87,6 +87,7 @@ func (s *Server) serveCall(x *request, c *rpc.Call) {
 	}
 	x.note(record)
 	x.trace = record.Trace
+	x.tellMoved(record.Moved)
 	switch {
 	case record.Left:
 	case out.Opened():

@@ -30,6 +30,8 @@ func (anyone) Depart(context.Context, *rpc.Call, api.Method) (func(), error) {
 	return func() {}, nil
 }
 func (anyone) Permit(context.Context, *rpc.Call, api.Method) error { return nil }
+func (anyone) Enter(context.Context, []string, bool) (func(), error) { return func() {}, nil }
+func (anyone) Moved(agent, machine string) error { return &rpc.MovedError{Agent: agent, Machine: machine, Err: supervisor.ErrMoved} }
 func (anyone) Root(id string) string                               { return id }
 
 // A call that is allowed while the server drains has its answer, also if what it did lets the

@@ -27,6 +27,13 @@ func (s *Server) ServeMachines(ln net.Listener) error {
 	return fmt.Errorf("serve other machines: %w", err)
 }
 
+// tellMoved says to another machine, which asks for an agent, which one has it by now.
+func (x *request) tellMoved(m *rpc.MovedError) {
+	if m != nil && x.machine != "" {
+		forward.SetMoved(x.w.Header(), m)
+	}
+}
+
 // serveMachine answers what another machine passes on: a call, or a stream of the events of an agent, or of all that this machine has.
 func (s *Server) serveMachine(w http.ResponseWriter, r *http.Request) {
 	x, to, query := newRequest(w, r)

@@ -133,6 +133,7 @@ func sizeOf(parts [][]byte) (size int) {
 // refuse answers a request whose JSON-RPC id is not known. If its body has not arrived
 // whole, the server does not wait for the rest: the connection ends, and the rest is dropped.
 func (s *Server) refuse(x *request, r *rpc.Error) {
+	x.tellMoved(r.Moved)
 	switch r.Status {
 	case http.StatusUnauthorized:
 		x.w.Header().Set("WWW-Authenticate", `Bearer realm="nexus"`)

@@ -91,6 +91,7 @@ func Register(r *rpc.Router, o Options) {
 	rpc.HandleEverywhere(r, api.ListAgents, all.list, nil, everyAgent)
 	rpc.Handle(r, api.ListKinds, all.kinds)
 	rpc.Handle(r, api.ListNodes, all.listNodes)
+	rpc.Handle(r, api.DrainNode, all.drainNode)
 	rpc.HandleEverywhere(r, api.GetAgentSummaries, all.summaries, nil, everySummary)
 	rpc.Handle(r, api.ShutdownServer, all.shutdownServer)
 	document := sync.OnceValues(func() (jsontext.Value, error) { return openrpc.Document(o.Version, "http://"+o.Addr) })

@@ -20,11 +20,11 @@ func (m *turnMethods) send(ctx context.Context, c *rpc.Call, p api.SendParams, o
 	if c.By.Agent != nil {
 		return m.sendFor(ctx, c, p)
 	}
-	c.Request.Params = nil // while it waits its text is there once
 	a, err := m.agents.Resolve(ctx, c.Agent)
 	if err != nil {
 		return api.SendResult{}, err
 	}
+	c.Request.Params = nil // while it waits its text is there once
 	m.agents.NoteUsed(a)
 	return m.sendTo(ctx, c, a, p, out)
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/ratelimit"
 )
 
 // Elsewhere has calls answered by the other machines of a cluster. It is safe for concurrent use.
@@ -21,8 +23,11 @@ type Elsewhere interface {
 	Owner(agent string) (machine string, known bool)
 	// Place chooses the machine for a new agent, "" for this one. The error is an *api.ParamError if none fits, or NODE_UNREACHABLE.
 	Place(want api.Placement) (machine string, err error)
+	// Node is the machine of that name, "" for this one. The error is an *api.ParamError if none is known, or NODE_UNREACHABLE.
+	Node(name string) (machine string, err error)
 	// Call has a machine answer a call, and returns what it answered: the result, or the error as a *RemoteError. If it
-	// answers as it goes, that is written to out, but for the answer itself. The result is nil for a notification.
+	// answers as it goes, that is written to out, but for the answer itself. The result is nil for a notification. A *MovedError says that the machine did
+	// nothing, as the agent is another one's: Owner says then whose it is.
 	Call(ctx context.Context, machine string, c *Call, out *Stream) (jsontext.Value, error)
 	// CallAll has each other machine answer a call, with other parameters, within a bounded time. self is the name of this machine.
 	CallAll(ctx context.Context, c *Call, params jsontext.Value) (self string, answers []RemoteAnswer)
@@ -45,6 +50,50 @@ type ClaimedError struct{ Agent, Machine string }
 
 func (e *ClaimedError) Error() string {
 	return fmt.Sprintf("the machine %s has an agent %s", e.Machine, e.Agent)
+}
+
+// MovedError says that another machine has the agent of a call by now, so that nothing was done.
+type MovedError struct {
+	Agent, Machine string
+	Err            error // what the client is told if that machine is not asked
+}
+
+func (e *MovedError) Error() string { return e.Err.Error() }
+func (e *MovedError) Unwrap() error { return e.Err }
+
+// moves is how often a call follows an agent that another machine has by now, movedDelay between two attempts: it may not be known everywhere yet.
+const (
+	moves      = 50
+	movedDelay = 100 * time.Millisecond
+)
+
+// follows reports whether a call that came to nothing, as another machine has the agent by now, is to be made again. It waits before.
+func (r *Router) follows(ctx context.Context, c *Call, out *Stream, try int, err error) bool {
+	_, moved := errors.AsType[*MovedError](err)
+	return moved && r.o.Elsewhere != nil && !c.Forwarded && !out.Opened() && try < moves && ratelimit.Sleep(ctx, movedDelay) == nil
+}
+
+// queues reports whether a call is a send of a client that would wait for its turn. What an agent sends, another one waits for, that may be waited for itself.
+func queues(c *Call, params any) bool {
+	p, ok := params.(api.SendParams)
+	when := protocol.Value(p.WhenBusy)
+	return ok && c.By.Agent == nil && (when == "" || when == api.WhenBusyQueue)
+}
+
+// goneTo is the error of a call that another machine has passed on, for an agent that a third one has by now.
+func (r *Router) goneTo(c *Call, names []string) error {
+	if r.o.Elsewhere == nil || !c.Forwarded {
+		return nil
+	}
+	for _, name := range names {
+		if machine, known := r.o.Elsewhere.Owner(name); known {
+			if machine == "" {
+				return nil
+			}
+			return r.o.Access.Moved(name, machine)
+		}
+	}
+	return nil
 }
 
 // claimed is the machine that was found to have one of the agents which a call names, when that was to be started here; "" if err says nothing of that.
@@ -93,6 +142,7 @@ func (r *Router) owner(c *Call) string {
 // place is the other machine that is to answer a call of no agent alone, by what its parameters name; "" for this one.
 func (r *Router) place(c *Call, m api.Method, params any) (machine string, err error) {
 	create, _ := params.(api.CreateAgentParams)
+	drain, _ := params.(api.DrainNodeParams)
 	switch {
 	case c.Forwarded || c.Agent != "":
 		return "", nil
@@ -111,6 +161,9 @@ func (r *Router) place(c *Call, m api.Method, params any) (machine string, err e
 		if machine, known := r.o.Elsewhere.Owner(name); known {
 			return machine, nil
 		}
+	}
+	if drain.Node != nil {
+		return r.o.Elsewhere.Node(*drain.Node)
 	}
 	if create.Place == nil {
 		return "", nil

@@ -28,6 +28,8 @@ type Error struct {
 	Err    *jsonrpc.Error
 	// Internal says that the client gets no details, and the log all.
 	Internal bool
+	// Moved says which machine has the agent by now; nil for other errors.
+	Moved *MovedError
 }
 
 // Refuse makes an Error. Details that message says already are left out.
@@ -116,6 +118,7 @@ func (e *OwnTaskError) Unwrap() error { return e.Err }
 // ToError turns an error into what the client sees. err is not nil.
 func ToError(err error) Error {
 	e := table(err)
+	e.Moved, _ = errors.AsType[*MovedError](err)
 	if _, ok := errors.AsType[*OwnTaskError](err); ok {
 		again := []api.ErrorKind{api.KindChildCrashed, api.KindAgentNotFound, api.KindAgentStopped, api.KindAgentFailed, api.KindServerDraining}
 		if slices.Contains(again, api.ErrorKind(e.Err.Data.Type)) {

@@ -32,7 +32,9 @@ type Record struct {
 	Fault error
 	// Status is that of HTTP, unless the call is part of a batch; 0 if the caller left.
 	Status int
-	Trace  tracing.Parent // of the call; zero for none
+	// Moved says which machine has the agent by now; nil unless that is why it failed.
+	Moved *MovedError
+	Trace tracing.Parent // of the call; zero for none
 
 	err      *jsonrpc.Error
 	byClient bool

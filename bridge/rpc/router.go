@@ -32,6 +32,11 @@ type Access interface {
 	// Depart prepares a call of an agent of this machine that another one is to answer: the call gets a Visitor. end is
 	// called when it is answered.
 	Depart(ctx context.Context, c *Call, m api.Method) (end func(), err error)
+	// Enter begins a call of agents of this machine, or of sessions, once none of them is being handed over to another one; queues says that it is a
+	// send that would wait for its turn. leave ends it. The error is that of ctx.
+	Enter(ctx context.Context, names []string, queues bool) (leave func(), err error)
+	// Moved is the error of an agent that another machine has by now, with a *MovedError.
+	Moved(agent, machine string) error
 	// Root is the agent at the top of an agent's tree: itself if no agent created it.
 	Root(id string) string
 }
@@ -155,7 +160,7 @@ func (r *Router) Serve(ctx context.Context, c *Call, out *Stream) (*jsonrpc.Resp
 			err = context.Cause(ctx)
 		}
 		e := ToErrorOf(r.methods[name].row, err)
-		response.Error, record.Status, record.err = e.Err, e.Status, e.Err
+		response.Error, record.Status, record.Moved, record.err = e.Err, e.Status, e.Moved, e.Err
 		if e.Internal {
 			record.Fault = err
 		}
@@ -176,7 +181,30 @@ func (r *Router) run(ctx context.Context, c *Call, out *Stream) (value any, err 
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	method, machine, err := r.admit(ctx, c)
+	method, err := r.find(c)
+	if err != nil {
+		return nil, err
+	}
+	agent := c.Agent
+	for try := 0; ; try++ {
+		c.Agent = agent
+		value, err = r.once(ctx, c, method, out, try == 0)
+		if !r.follows(ctx, c, out, try, err) {
+			return value, err
+		}
+	}
+}
+
+// once is run for what is known now of whose the agents are. first says that nothing of the call was done before.
+func (r *Router) once(ctx context.Context, c *Call, method route, out *Stream, first bool) (value any, err error) {
+	leave := func() {}
+	defer func() { leave() }()
+	if c.Agent != "" {
+		if leave, err = r.enter(ctx, leave, []string{c.Agent}, false); err != nil {
+			return nil, err
+		}
+	}
+	machine, err := r.admit(ctx, c, method)
 	if err != nil {
 		return nil, err
 	}
@@ -187,23 +215,35 @@ func (r *Router) run(ctx context.Context, c *Call, out *Stream) (value any, err 
 	if err != nil {
 		return nil, err
 	}
-	if machine == "" {
-		if machine, err = r.place(c, method.row, params); err != nil {
-			return nil, err
-		}
-	}
-	r.writeAudit(c, statusBegun, 0)
-	if machine != "" {
-		if c.By.Agent != nil {
-			end, err := r.o.Access.Depart(ctx, c, method.row)
-			if err != nil {
-				return nil, err
-			}
-			defer end()
-		}
-		return r.o.Elsewhere.Call(ctx, machine, c, out)
-	}
 	names := method.row.Named(params) // the parameters themselves are not kept while it runs
+	switch queued := queues(c, params); {
+	case machine != "":
+	case c.Agent == "":
+		leave, err = r.enter(ctx, leave, names, false)
+	case queued:
+		if leave, err = r.enter(ctx, leave, []string{c.Agent}, true); err == nil {
+			machine = r.owner(c)
+		}
+	}
+	if err == nil && machine == "" {
+		machine, err = r.place(c, method.row, params)
+	}
+	if err == nil && c.Agent != "" {
+		err = r.goneTo(c, []string{c.Agent})
+	} else if err == nil {
+		err = r.goneTo(c, names)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if first {
+		r.writeAudit(c, statusBegun, 0)
+	}
+	if machine != "" {
+		leave()
+		leave = func() {}
+		return r.elsewhere(ctx, c, method.row, machine, out)
+	}
 	value, err = method.run(ctx, c, params, out)
 	if machine = claimed(c, names, err); machine != "" {
 		return r.o.Elsewhere.Call(ctx, machine, c, out)
@@ -211,23 +251,56 @@ func (r *Router) run(ctx context.Context, c *Call, out *Stream) (value any, err 
 	return value, err
 }
 
-// admit checks what comes before the parameters' values: that there is such an agent,
-// running or saved, and such a method, that the principal may call it, and that the
-// parameters are named. If another machine is to answer, that is named: it looks for the agent, too.
-func (r *Router) admit(ctx context.Context, c *Call) (method route, machine string, err error) {
+// enter ends one call of agents and begins another one. The new leave is never nil.
+func (r *Router) enter(ctx context.Context, leave func(), names []string, queues bool) (func(), error) {
+	leave()
+	if r.o.Elsewhere == nil {
+		return func() {}, nil
+	}
+	next, err := r.o.Access.Enter(ctx, names, queues)
+	if err != nil {
+		return func() {}, err
+	}
+	return next, nil
+}
+
+// elsewhere has another machine answer a call.
+func (r *Router) elsewhere(ctx context.Context, c *Call, m api.Method, machine string, out *Stream) (any, error) {
+	if c.By.Agent != nil {
+		end, err := r.o.Access.Depart(ctx, c, m)
+		if err != nil {
+			return nil, err
+		}
+		defer end()
+	}
+	return r.o.Elsewhere.Call(ctx, machine, c, out)
+}
+
+// find is the method of a call, and takes the agent that an agent names from its parameters.
+func (r *Router) find(c *Call) (method route, err error) {
 	method, ok := r.methods[c.Request.Method]
 	if c.By.Agent != nil {
 		if !ok || method.row.Agents == api.NoAgent {
-			return route{}, "", api.Denied("an agent cannot ask for %s", ClipName(c.Request.Method))
+			return route{}, api.Denied("an agent cannot ask for %s", ClipName(c.Request.Method))
 		}
 		if !c.Forwarded {
 			if c.Agent, c.Request.Params, err = splitTarget(method.row, c.Request.Params); err != nil {
-				return route{}, "", err
+				return route{}, err
 			}
 		}
+	}
+	return method, nil
+}
+
+// admit checks what comes before the parameters' values: that there is such an agent,
+// running or saved, and such a method, that the principal may call it, and that the
+// parameters are named. If another machine is to answer, that is named: it looks for the agent, too.
+func (r *Router) admit(ctx context.Context, c *Call, method route) (machine string, err error) {
+	ok := method.row.Name != ""
+	if c.By.Agent != nil {
 		if method.row.Scope == api.Global || r.owner(c) == "" {
 			if err := r.o.Access.Permit(ctx, c, method.row); err != nil {
-				return route{}, "", err
+				return "", err
 			}
 		}
 		if method.row.Scope == api.Global {
@@ -239,22 +312,22 @@ func (r *Router) admit(ctx context.Context, c *Call) (method route, machine stri
 		scope = api.Agent
 		if machine = r.owner(c); machine == "" {
 			if err := r.o.Access.Find(c.Agent); err != nil {
-				return route{}, "", err
+				return "", err
 			}
 		}
 	}
 	if !ok || method.row.Scope != scope && method.row.Scope != api.Both {
-		return route{}, "", unknownMethod(c.Request.Method, scope, ok)
+		return "", unknownMethod(c.Request.Method, scope, ok)
 	}
 	if c.By.Agent == nil {
 		if err := r.o.Access.Permit(ctx, c, method.row); err != nil {
-			return route{}, "", err
+			return "", err
 		}
 	}
 	if c.Request.Positional {
-		return route{}, "", &api.ParamError{Problem: "Invalid params: want an object, have an array"}
+		return "", &api.ParamError{Problem: "Invalid params: want an object, have an array"}
 	}
-	return method, machine, nil
+	return machine, nil
 }
 
 // encode writes a result; a jsontext.Value is one already.

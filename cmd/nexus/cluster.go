@@ -87,6 +87,9 @@ func (o *clusterOptions) complete(set *pflag.FlagSet) error {
 	if o.shared, err = replicated.Shared(o.shared); err != nil {
 		return cli.Usage("--shared-path: %v", err)
 	}
+	if len(o.shared) > cluster.MaxShared {
+		return cli.Usage("--shared-path: a machine shares at most %d directories, not %d", cluster.MaxShared, len(o.shared))
+	}
 	if o.files != "" {
 		if err := o.read(); err != nil {
 			return err
@@ -182,6 +185,7 @@ func (o *clusterOptions) checkAddresses() error {
 // membership is a server's part in a cluster. A nil one is that of a server that is in none.
 type membership struct {
 	o      clusterOptions
+	home   config.Home
 	log    *zap.Logger
 	engine *runner.Runner // nil with a NATS that is there already
 	link   *cluster.Link
@@ -198,7 +202,7 @@ func enterCluster(ctx context.Context, o clusterOptions, cfg *config.Config, lev
 	if !o.on() {
 		return nil, nil
 	}
-	m := &membership{o: o, log: log.Named("cluster")}
+	m := &membership{o: o, home: cfg.Home, log: log.Named("cluster")}
 	if err := m.connect(ctx, cfg, level, guard); err != nil {
 		if m.engine != nil {
 			m.engine.Close()
@@ -263,7 +267,7 @@ func (m *membership) join(agents *supervisor.Supervisor, version string) (err er
 	}
 	m.node, err = cluster.Join(m.link.NATS(), cluster.Options{
 		Cluster: m.o.Cluster, Machine: m.o.Machine, Replicas: m.replicas(), Peers: peers, Labels: m.o.labels, MaxAgents: int(m.o.maxAgents), Agents: agents,
-		Version: version, Log: m.log,
+		Shared: m.o.shared, File: filepath.Join(m.home.ClusterDir(m.o.Cluster, m.o.Machine), "machine.json"), Version: version, Log: m.log,
 	})
 	if err != nil {
 		return err

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/supervisor/cluster/identity"
@@ -18,20 +20,40 @@ func clusterCommand(app *cli.App) *cobra.Command {
 		Args:  cli.VerbsOnly,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(clusterInitCommand(app), clusterBackupCommand(app), clusterRestoreCommand(app), &cobra.Command{
+	status := &cobra.Command{
 		Use:   "status",
 		Short: "List the machines of the cluster that the server is one of; the same as nodes",
 		Args:  cli.Args(0, 0),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			nodes, _, err := cmd.Root().Find([]string{"nodes"})
-			if err != nil {
-				return err
-			}
-			nodes.SetContext(cmd.Context())
-			return nodes.RunE(nodes, args)
-		},
-	})
+		RunE:  func(cmd *cobra.Command, args []string) error { return runVerb(cmd, "nodes", args) },
+	}
+	drain := &cobra.Command{
+		Use:   "drain [MACHINE]",
+		Short: "Hand over the agents of a machine to the others; the same as drain",
+		Long:  cli.DrainHelp,
+		Args:  cli.Args(0, 1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return runVerb(cmd, "drain", args) },
+	}
+	drain.Flags().Bool("undo", false, "have the machine take agents again")
+	cmd.AddCommand(clusterInitCommand(app), clusterBackupCommand(app), clusterRestoreCommand(app), status, drain)
 	return cmd
+}
+
+// runVerb runs the verb of nexus-rpc of that name, with the flags of its own that cmd was given.
+func runVerb(cmd *cobra.Command, name string, args []string) error {
+	verb, _, err := cmd.Root().Find([]string{name})
+	if err != nil {
+		return err
+	}
+	cmd.LocalNonPersistentFlags().Visit(func(f *pflag.Flag) {
+		if verb.Flags().Lookup(f.Name) != nil {
+			err = errors.Join(err, verb.Flags().Set(f.Name, f.Value.String()))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	verb.SetContext(cmd.Context())
+	return verb.RunE(verb, args)
 }
 
 func clusterInitCommand(app *cli.App) *cobra.Command {

@@ -35,7 +35,7 @@ func (m *membership) machines() bridge.Machines {
 func (m machines) All() (all []forward.Machine) {
 	for _, one := range m.Machines() {
 		all = append(all, forward.Machine{
-			Name: one.Name, State: forward.State(one.State), Labels: one.Labels, Version: one.Version,
+			Name: one.Name, State: forward.State(one.State), Draining: one.Draining, Labels: one.Labels, Version: one.Version,
 			Load: forward.Load{
 				Processors: one.Load.Processors, MemoryBytes: one.Load.MemoryBytes, FreeBytes: one.Load.FreeBytes,
 				Agents: one.Load.Agents, MaxAgents: one.Load.MaxAgents,

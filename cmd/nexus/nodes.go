@@ -36,6 +36,9 @@ func nodeInfo(m cluster.Machine) api.NodeInfo {
 		Node: m.Name, State: string(m.State), Labels: m.Labels, Version: m.Version, Processors: m.Load.Processors, Agents: m.Load.Agents,
 		LastHeard: m.Heard.UTC().Format(time.RFC3339Nano),
 	}
+	if m.State == cluster.Up && m.Draining {
+		n.State = "draining"
+	}
 	if m.Load.MemoryBytes > 0 {
 		n.MemoryBytes, n.FreeMemoryBytes = &m.Load.MemoryBytes, &m.Load.FreeBytes
 	}

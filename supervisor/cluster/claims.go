@@ -45,7 +45,32 @@ func (n *Node) Owner(agent string) (Claim, bool) {
 // follows. Of several machines that try, one succeeds; the others get [ErrClaimed]. After any other error it is
 // not known whether it succeeded: Claim with the same epoch again says so.
 func (n *Node) Claim(ctx context.Context, agent string, after uint64) (Claim, error) {
-	c := Claim{Machine: n.o.Machine}
+	return n.claimFor(ctx, n.o.Machine, agent, after)
+}
+
+// Give makes an agent of this machine's, by the claim of the epoch after, that of another machine. [ErrClaimed] says that it was not this machine's any
+// more. After any other error it is not known whose it is: Give with the same epoch again says so.
+func (n *Node) Give(ctx context.Context, agent, to string, after uint64) error {
+	_, err := n.claimFor(ctx, to, agent, after)
+	if !errors.Is(err, ErrClaimed) {
+		return err
+	}
+	for range releasedTries { // perhaps by a try whose answer was lost, which the machine that is asked may know a moment later
+		if c, unknown := n.ask(ctx, agent); unknown != nil || c.Epoch > after {
+			if unknown == nil && c.Machine == to {
+				return nil
+			}
+			break
+		}
+		if ratelimit.Sleep(ctx, retryEvery) != nil {
+			break
+		}
+	}
+	return err
+}
+
+func (n *Node) claimFor(ctx context.Context, machine, agent string, after uint64) (Claim, error) {
+	c := Claim{Machine: machine}
 	text, err := json.Marshal(c)
 	if err != nil {
 		return c, err

@@ -44,6 +44,10 @@ type Machine struct {
 	Version string            `json:"version"`
 	Load    Load              `json:"load"`
 	State   State             `json:"state"`
+	// Draining says that it takes no agents, and gives others those that they can have.
+	Draining bool `json:"draining,omitzero"`
+	// Shared are the directories that it says others have, too.
+	Shared []string `json:"shared,omitempty"`
 	// Heard is when it was heard of last, by the clock of who says so.
 	Heard time.Time `json:"heard"`
 }
@@ -107,7 +111,10 @@ func (n *Node) beats() string { return "nexus." + n.o.Cluster + ".machines" }
 func (n *Node) self(state State) Machine {
 	load := Measure(n.o.Agents)
 	load.MaxAgents = n.o.MaxAgents
-	return Machine{Name: n.o.Machine, Process: n.process, Labels: n.o.Labels, Version: n.o.Version, Load: load, State: state, Heard: time.Now()}
+	return Machine{
+		Name: n.o.Machine, Process: n.process, Labels: n.o.Labels, Version: n.o.Version, Load: load, State: state, Draining: n.Draining(), Shared: n.o.Shared,
+		Heard: time.Now(),
+	}
 }
 
 // beat says at once, and from then on, what this machine is, until the node is closed.

@@ -46,7 +46,10 @@ type Node struct {
 	running sync.WaitGroup
 	agreed  chan struct{} // closed once claims are known
 
+	changing sync.Mutex // held while what is kept is changed
+
 	mu       sync.Mutex
+	kept     settings
 	machines map[string]Machine
 	bucket   jetstream.KeyValue // nil until agreed
 	claims   map[string]Claim   // as far as they are known here
@@ -67,6 +70,9 @@ func Join(nc *nats.Conn, o Options) (*Node, error) {
 	}
 	n := &Node{o: o, log: o.Log, nc: nc, tunnel: tunnel.New(nc), process: rand.Text(), machines: map[string]Machine{}, claims: map[string]Claim{}, agreed: make(chan struct{}), whole: time.Now()}
 	var err error
+	if n.kept, err = readSettings(o.File); err != nil {
+		return nil, fmt.Errorf("join the cluster: %w", err)
+	}
 	if n.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(agreePatience)); err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", err)
 	}

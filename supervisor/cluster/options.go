@@ -21,6 +21,10 @@ type Options struct {
 	Labels map[string]string
 	// MaxAgents is how many agents it takes, as it tells the others; 0 for no bound.
 	MaxAgents int
+	// Shared are the directories that other machines have, too: absolute, at most [MaxShared].
+	Shared []string
+	// File keeps what is said of this machine while it runs, as [Node.Drain] does, over a restart; "" keeps nothing. Its directory is made.
+	File string
 	// Agents counts those that it has; nil counts none.
 	Agents Counter
 	// Version is that of the program.
@@ -31,6 +35,8 @@ type Options struct {
 const (
 	maxName   = 64
 	maxLabels = 32
+	// MaxShared is how many directories a machine may share with others, as it tells them each second.
+	MaxShared = 64
 	// maxReplicas is what JetStream can do.
 	maxReplicas = 5
 )
@@ -57,6 +63,9 @@ func CheckLabel(label, value string) error {
 func (o *Options) check() error {
 	if len(o.Labels) > maxLabels {
 		return fmt.Errorf("a machine has at most %d labels, not %d", maxLabels, len(o.Labels))
+	}
+	if len(o.Shared) > MaxShared {
+		return fmt.Errorf("a machine shares at most %d directories, not %d", MaxShared, len(o.Shared))
 	}
 	for label, value := range o.Labels {
 		if err := CheckLabel(label, value); err != nil {

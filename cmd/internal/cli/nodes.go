@@ -1,12 +1,17 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 )
 
 // nodesTable writes what list_nodes says, with a mark at the machine that answers.
@@ -25,6 +30,64 @@ func nodesTable(p *printer, nodes api.ListNodesResult, _ []string) error {
 		return err
 	}
 	return p.Printf("%s: %s\n", nodes.Node, *nodes.Problem)
+}
+
+// DrainHelp is what the verb drain says beside its line.
+const DrainHelp = "Hands over the agents of MACHINE, of the server that is asked by default, to other machines of the cluster that share\n" +
+	"their directories (nexus serve --shared-path), each between two turns, and waits until none is left. The machine gets no\n" +
+	"new agents by place, also after a restart, until --undo. Agents that no other machine can have stay, and are listed.\n" +
+	"Whoever does not want to wait may interrupt it: the machine goes on."
+
+// drain is the verb that hands over the agents of a machine.
+type drain struct{ undo bool }
+
+func (v *drain) flags(f *pflag.FlagSet) {
+	f.BoolVar(&v.undo, "undo", false, "have the machine take agents again")
+}
+
+// drainWait is how long one call of it waits, in seconds.
+const drainWait = 2
+
+func (v *drain) run(ctx context.Context, a *App, c *client.Client, args []string) error {
+	p := api.DrainNodeParams{Undo: &v.undo, WaitSeconds: new(uint64(drainWait))}
+	if len(args) == 1 {
+		p.Node = &args[0]
+	}
+	var told string
+	for {
+		result, err := client.Do(ctx, c, "", api.DrainNode, p)
+		if err != nil {
+			return err
+		}
+		if v.undo || result.Left == 0 {
+			return a.drained(result)
+		}
+		now := fmt.Sprintf("%s: %d handed over, %d left, of which %d have a turn; %d stay\n", result.Node, result.HandedOver, result.Left, result.InTurn, result.Bound)
+		if now != told {
+			told = now
+			if _, err := io.WriteString(a.Stderr, now); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// drained writes how a drain has ended.
+func (a *App) drained(result api.DrainNodeResult) error {
+	switch {
+	case a.Structured():
+		return a.PrintValue(result)
+	case !result.Draining:
+		return a.Printf("%s takes agents\n", result.Node)
+	}
+	if err := a.Printf("%s drains: %d handed over, %d stay\n", result.Node, result.HandedOver, result.Bound); err != nil || result.Bound == 0 {
+		return err
+	}
+	rows := [][]string{{"AGENT", "STAYS, AS"}}
+	for _, b := range result.BoundAgents {
+		rows = append(rows, []string{b.AgentID, b.Reason})
+	}
+	return a.Listing(rows)
 }
 
 // freeMemory is what programs of a machine could still get of its memory.

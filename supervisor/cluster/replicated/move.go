@@ -217,6 +217,9 @@ func (s *Store) Forget(ctx context.Context, name string) error {
 // Orphans are the agents of machines that are gone which this one is to take over now: those that work where both share the
 // directory, and those that go on in an empty one. Of the machines that could, each waits for those before it. It is called by one goroutine.
 func (s *Store) Orphans(ctx context.Context) (agents []string) {
+	if s.node.Draining() {
+		return nil
+	}
 	claims, gone := s.node.Claims(), map[string]bool{}
 	for _, claim := range claims {
 		if _, known := gone[claim.Machine]; !known {
@@ -294,7 +297,7 @@ func (s *Store) rank(name string, last bool) (rank int) {
 		rank++
 	}
 	for _, m := range s.node.Machines() {
-		if m.State != cluster.Up || m.Name == s.node.Self() {
+		if m.State != cluster.Up || m.Draining || m.Name == s.node.Self() {
 			continue
 		}
 		if last {

@@ -53,8 +53,10 @@ func readAbout(agent string, said jsontext.Value) (of about, err error) {
 }
 
 // shares reports whether this machine shares a directory.
-func (s *Store) shares(dir string) bool {
-	for _, shared := range s.o.Shared {
+func (s *Store) shares(dir string) bool { return shares(s.o.Shared, dir) }
+
+func shares(all []string, dir string) bool {
+	for _, shared := range all {
 		if _, in := safefile.Below(shared, dir); in || shared == dir {
 			return true
 		}

@@ -1,0 +1,51 @@
+package methods
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/ratelimit"
+)
+
+// maxBoundAgents bounds those that drain_node names, and leftEvery is how often is looked whether agents are left.
+const (
+	maxBoundAgents = 100
+	leftEvery      = 200 * time.Millisecond
+)
+
+func (m *agentMethods) drainNode(ctx context.Context, _ *rpc.Call, p api.DrainNodeParams) (api.DrainNodeResult, error) {
+	self, on := m.nodes.Nodes(), !protocol.Value(p.Undo)
+	alone := self.Cluster == nil
+	switch {
+	case p.Node != nil && *p.Node != self.Node:
+		return api.DrainNodeResult{}, api.Invalid("node", "no machine of that name is known")
+	case alone && on:
+		return api.DrainNodeResult{}, api.Invalid("node", "the server is none of a cluster, so no other machine can have its agents")
+	case alone:
+		return api.DrainNodeResult{Node: self.Node, BoundAgents: []api.BoundAgent{}}, nil
+	}
+	if err := m.agents.Drain(on); err != nil {
+		return api.DrainNodeResult{}, err
+	}
+	waited, cancel := context.WithTimeout(ctx, time.Duration(protocol.Value(p.WaitSeconds))*time.Second)
+	defer cancel()
+	for {
+		left := m.agents.Leaving()
+		if !on || left.Left == 0 || ratelimit.Sleep(waited, leftEvery) != nil {
+			result := api.DrainNodeResult{
+				Node: self.Node, Draining: on, HandedOver: left.Given, Left: left.Left, InTurn: left.InTurn, Bound: len(left.Bound), BoundAgents: []api.BoundAgent{},
+			}
+			for _, id := range slices.Sorted(maps.Keys(left.Bound)) {
+				if len(result.BoundAgents) < maxBoundAgents {
+					result.BoundAgents = append(result.BoundAgents, api.BoundAgent{AgentID: id, Reason: left.Bound[id]})
+				}
+			}
+			return result, ctx.Err()
+		}
+	}
+}

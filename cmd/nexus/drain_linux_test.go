@@ -1,0 +1,244 @@
+package main_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tidwall/gjson"
+)
+
+// manyIn has a machine make agents in a directory, and tells each something.
+func (s *live) manyIn(cwd string, n int) (agents []string) {
+	s.Helper()
+	for i := range n {
+		agent := fmt.Sprintf("w%d", i)
+		s.createIn(agent, cwd)
+		if answer := s.call("/agent/"+agent, "send", `{"content":"My name is Alice","request_id":"first"}`); !strings.Contains(answer, "Alice") {
+			s.Fatal(answer)
+		}
+		agents = append(agents, agent)
+	}
+	return agents
+}
+
+// nexus runs a verb of nexus for the server's home.
+func (s *live) nexus(args ...string) (stdout string, err error) {
+	cmd := exec.Command(filepath.Join(programs, "nexus"), append(args, "--home", s.home)...)
+	out, err := cmd.Output()
+	return string(out), err
+}
+
+// asked counts the sends to each agent that were answered as they should be.
+type asked struct {
+	mu    sync.Mutex
+	sends map[string]int
+}
+
+// keepAsking sends to each agent in turn until over is closed, and reports each answer that is not as it should be.
+func (a *asked) keepAsking(s *live, agents []string, over <-chan struct{}) {
+	for n := 0; ; n++ {
+		for _, agent := range agents {
+			select {
+			case <-over:
+				return
+			default:
+			}
+			answer := s.send(agent, "What is my name?")
+			if !strings.Contains(answer, "Your name is Alice.") || gjson.Get(answer, "result.replayed").Bool() {
+				s.Errorf("%s: %s", agent, answer)
+				return
+			}
+			a.mu.Lock()
+			a.sends[agent]++
+			a.mu.Unlock()
+		}
+	}
+}
+
+// numbers follows the events of an agent by one stream, until one has the word; they are its numbers.
+func (s *live) numbers(agent, word string) <-chan []int {
+	s.Helper()
+	ask, err := http.NewRequestWithContext(s.Context(), http.MethodGet, s.url+"/agent/"+agent+"/events?after=0", http.NoBody)
+	if err != nil {
+		s.Fatal(err)
+	}
+	ask.Header.Set("Authorization", "Bearer "+s.key)
+	events, err := http.DefaultClient.Do(ask)
+	if err != nil {
+		s.Fatal(err)
+	}
+	got := make(chan []int, 1)
+	go func() { // which the caller waits for
+		defer events.Body.Close()
+		var all []int
+		lines := bufio.NewScanner(events.Body)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+				n, _ := strconv.Atoi(id) // 0 is out of order
+				all = append(all, n)
+			}
+			if strings.Contains(lines.Text(), word) {
+				break
+			}
+		}
+		got <- all
+	}()
+	return got
+}
+
+// While a machine drains, all machines are asked for its agents all the time. No request fails, each turn is there once, and streams of events go on without a
+// hole. What is bound to the machine stays, what has a turn is waited for. It drains still after a restart, until that is undone.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	shared, a, b, c := farm(t)
+	agents := b.manyIn(shared, 22)
+	b.createIn("worker", shared)
+	b.createIn("bound", t.TempDir())
+	streams := []<-chan []int{a.numbers("w0", `"turn_end","turn_id":"the-end"`), b.numbers("w0", `"turn_end","turn_id":"the-end"`), c.numbers("w0", `"turn_end","turn_id":"the-end"`)}
+	long := began(t, a, b, "long")
+
+	over := make(chan struct{})
+	all := &asked{sends: map[string]int{}}
+	var asking sync.WaitGroup
+	for _, s := range []*live{a, b, c} {
+		asking.Go(func() { all.keepAsking(s, agents, over) })
+	}
+	if answer := a.call("/", "drain_node", `{"node":"b"}`); !gjson.Get(answer, "result.draining").Bool() || gjson.Get(answer, "result.in_turn").Int() < 1 ||
+		gjson.Get(answer, "result.bound_agents.0.agent_id").Str != "bound" {
+		t.Errorf("the drain begins: %s", answer)
+	}
+	for _, s := range []*live{a, b, c} {
+		s.untilNodes("a up, b draining, c up")
+	}
+	eventually(t, "the agents without long turns are elsewhere", func() (none struct{}, err error) {
+		answer := c.call("/", "drain_node", `{"node":"b","wait_s":1}`)
+		if got := gjson.Get(answer, "result"); got.Get("left").Int() != 1 || got.Get("in_turn").Int() != 1 || got.Get("handed_over").Int() < 22 {
+			err = errors.New(answer)
+		}
+		return none, err
+	})
+	held := make(chan string, 1)
+	go func() { held <- a.call("/agent/worker", "send", `{"content":"My name is Alice","request_id":"held"}`) }()
+	drained := make(chan error, 1)
+	go func() {
+		out, err := c.nexus("cluster", "drain", "b")
+		if !strings.Contains(out, "b drains: ") || !strings.Contains(out, "bound") {
+			err = errors.Join(err, errors.New(out))
+		}
+		drained <- err
+	}()
+	if answer := b.call("/agent/worker", "cancel", `{"request_id":"long"}`); !gjson.Get(answer, "result.cancelled").Bool() {
+		t.Errorf("a turn on a machine that drains is not cancelled: %s", answer)
+	}
+	if answer := <-long; !gjson.Get(answer, "result.cancelled").Bool() {
+		t.Errorf("the turn that was cancelled: %s", answer)
+	}
+	if answer := <-held; !strings.Contains(answer, "Alice") {
+		t.Errorf("what was sent behind that turn: %s", answer)
+	}
+	if err := <-drained; err != nil {
+		t.Error(err)
+	}
+	close(over)
+	asking.Wait()
+
+	for _, agent := range append(agents, "worker") {
+		if of := a.owner(agent); of == "b" {
+			t.Errorf("%s is of b still", agent)
+		}
+	}
+	if of := a.owner("bound"); of != "b" {
+		t.Errorf("what is bound to b is of %q", of)
+	}
+	for _, agent := range agents {
+		if got, want := int(gjson.Get(b.call("/agent/"+agent, "get_context", `{}`), "result.message_count").Int()), 2*(all.sends[agent]+1); got != want {
+			t.Errorf("%s has %d messages of %d turns", agent, got, want/2)
+		}
+		if answer := c.call("/agent/"+agent, "send", `{"content":"My name is Alice","request_id":"first"}`); !gjson.Get(answer, "result.replayed").Bool() {
+			t.Errorf("what was acknowledged before: %s", answer)
+		}
+	}
+	if answer := b.call("/agent/w0", "send", `{"content":"count to 3","request_id":"the-end"}`); gjson.Get(answer, "error").Exists() {
+		t.Error(answer)
+	}
+	for i, stream := range streams {
+		for at, n := range <-stream {
+			if n != at+1 {
+				t.Errorf("the event %d of the stream at %s has the number %d", at+1, "abc"[i:i+1], n)
+				break
+			}
+		}
+	}
+	if answer := b.call("/", "create_agent", `{"agent_id":"placed","place":{}}`); gjson.Get(answer, "error").Exists() || b.owner("placed") == "b" {
+		t.Errorf("a new agent is placed on a machine that drains, or nowhere: %s", answer)
+	}
+	if answer := a.call("/", "create_agent", `{"agent_id":"refused","place":{"node":"b"}}`); gjson.Get(answer, "error.data.type").Str != "TOO_MANY_AGENTS" {
+		t.Errorf("a new agent for a machine that drains: %s", answer)
+	}
+
+	b.end()
+	b.again()
+	for _, s := range []*live{a, b, c} {
+		s.untilNodes("a up, b draining, c up")
+	}
+	if out, err := a.nexus("cluster", "drain", "b", "--undo"); err != nil || out != "b takes agents\n" {
+		t.Errorf("undo: %q, %v", out, err)
+	}
+	for _, s := range []*live{a, b, c} {
+		s.untilNodes("a up, b up, c up")
+	}
+	if answer := a.call("/", "create_agent", `{"agent_id":"taken","place":{"node":"b"}}`); gjson.Get(answer, "result.agent_id").Str != "taken" {
+		t.Errorf("a new agent after the undo: %s", answer)
+	}
+	c.end()
+	b.end()
+	a.end()
+}
+
+// A machine that is killed while it hands over its agents loses none of them: each is of one machine, with all that was acknowledged.
+func TestDrainKilled(t *testing.T) {
+	t.Parallel()
+	shared, a, b, c := farm(t)
+	agents := b.manyIn(shared, 20)
+	if answer := a.call("/", "drain_node", `{"node":"b"}`); !gjson.Get(answer, "result.draining").Bool() {
+		t.Fatal(answer)
+	}
+	eventually(t, "an agent is handed over", func() (none struct{}, err error) {
+		if answer := b.call("/", "drain_node", `{}`); gjson.Get(answer, "result.handed_over").Int() < 1 {
+			err = errors.New(answer)
+		}
+		return none, err
+	})
+	if err := b.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = b.cmd.Wait() // that it was killed
+	for _, agent := range agents {
+		untilMoved(t, a, agent)
+		if answer := c.call("/agent/"+agent, "send", `{"content":"My name is Alice","request_id":"first"}`); !gjson.Get(answer, "result.replayed").Bool() {
+			t.Errorf("what was acknowledged: %s", answer)
+		}
+	}
+	b.again()
+	for _, s := range []*live{a, b, c} {
+		s.untilNodes("a up, b draining, c up")
+	}
+	for _, agent := range agents {
+		untilMoved(t, b, agent)
+		if of := b.owner(agent); of == "b" {
+			t.Errorf("%s is of b", agent)
+		}
+	}
+	c.end()
+	b.end()
+	a.end()
+}
