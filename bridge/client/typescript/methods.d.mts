@@ -175,7 +175,7 @@ export type ListNodesResult = {
   problem: string | null;
   nodes: Array<{
     node: string;
-    state: "up" | "lost" | "left";
+    state: "up" | "draining" | "lost" | "left";
     labels: Record<string, string>;
     version: string;
     processors: number;
@@ -185,6 +185,21 @@ export type ListNodesResult = {
     max_agents: number | null;
     last_heard: string;
   }>;
+};
+
+export type DrainNodeParams = {
+  node?: string | null;
+  undo?: boolean | null;
+  wait_s?: number | null;
+};
+export type DrainNodeResult = {
+  node: string;
+  draining: boolean;
+  handed_over: number;
+  left: number;
+  in_turn: number;
+  bound: number;
+  bound_agents: Array<{ agent_id: string; reason: string }>;
 };
 
 export type ListSessionsParams = {
@@ -1021,6 +1036,8 @@ export interface Methods {
   listKinds(params?: ListKindsParams, options?: CallOptions): Promise<ListKindsResult>;
   /** List the machines of the cluster that the server is one of, or its machine alone. */
   listNodes(params?: ListNodesParams, options?: CallOptions): Promise<ListNodesResult>;
+  /** Hand over the agents of a machine to the others of its cluster, or end that. */
+  drainNode(params?: DrainNodeParams, options?: CallOptions): Promise<DrainNodeResult>;
   /** List the saved sessions, the latest used first. */
   listSessions(params?: ListSessionsParams, options?: CallOptions): Promise<ListSessionsResult>;
   /** Start an agent from a saved session. */

@@ -67,6 +67,16 @@ class SyncMethods:
         """List the machines of the cluster that the server is one of, or its machine alone."""
         return cast(results.ListNodes, self._call("list_nodes", locals()))
 
+    def drain_node(
+        self,
+        node: Optional[str] = None,
+        *,
+        undo: Optional[bool] = None,
+        wait_s: Optional[int] = None,
+    ) -> results.DrainNode:
+        """Hand over the agents of a machine to the others of its cluster, or end that."""
+        return cast(results.DrainNode, self._call("drain_node", locals()))
+
     def list_sessions(
         self,
         offset: Optional[int] = None,

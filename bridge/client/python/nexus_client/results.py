@@ -171,7 +171,7 @@ class ListKinds(TypedDict):
 
 class NodeInfo(TypedDict):
     node: str
-    state: Literal["up", "lost", "left"]
+    state: Literal["up", "draining", "lost", "left"]
     labels: Dict[str, str]
     version: str
     processors: int
@@ -187,6 +187,21 @@ class ListNodes(TypedDict):
     node: str
     problem: Optional[str]
     nodes: List[NodeInfo]
+
+
+class BoundAgent(TypedDict):
+    agent_id: str
+    reason: str
+
+
+class DrainNode(TypedDict):
+    node: str
+    draining: bool
+    handed_over: int
+    left: int
+    in_turn: int
+    bound: int
+    bound_agents: List[BoundAgent]
 
 
 class _SavedSession(TypedDict):
