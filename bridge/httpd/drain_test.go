@@ -29,10 +29,12 @@ func (anyone) Find(string) error { return nil }
 func (anyone) Depart(context.Context, *rpc.Call, api.Method) (func(), error) {
 	return func() {}, nil
 }
-func (anyone) Permit(context.Context, *rpc.Call, api.Method) error { return nil }
+func (anyone) Permit(context.Context, *rpc.Call, api.Method) error   { return nil }
 func (anyone) Enter(context.Context, []string, bool) (func(), error) { return func() {}, nil }
-func (anyone) Moved(agent, machine string) error { return &rpc.MovedError{Agent: agent, Machine: machine, Err: supervisor.ErrMoved} }
-func (anyone) Root(id string) string                               { return id }
+func (anyone) Moved(agent, machine string) error {
+	return &rpc.MovedError{Agent: agent, Machine: machine, Err: supervisor.ErrMoved}
+}
+func (anyone) Root(id string) string { return id }
 
 // A call that is allowed while the server drains has its answer, also if what it did lets the
 // drain end before it is answered.

@@ -139,6 +139,16 @@ func (r *Runner) begin(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*
 			return endedPlan(p, id, record), nil
 		}
 	}
+	leave, err := r.o.Agents.Enter(ctx, protocol.Value(p.Agents), false) // they stay on this machine until the run has ended
+	if err != nil {
+		return nil, errors.Join(err, record.Discard())
+	}
+	begun := false
+	defer func() {
+		if !begun {
+			leave()
+		}
+	}()
 	pool, err := r.newPool(c, p)
 	if err != nil {
 		return nil, errors.Join(err, record.Discard())
@@ -165,7 +175,8 @@ func (r *Runner) begin(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*
 	r.mu.Lock()
 	r.runs[id] = run
 	r.mu.Unlock()
-	go r.execute(lives, run, p, record, pool) // joined by the drain, as it is inside s.requests
+	begun = true
+	go r.execute(lives, run, p, record, pool, leave) // joined by the drain, as it is inside s.requests
 	return run, nil
 }
 
@@ -224,9 +235,10 @@ func (r *run) start(p api.Plan, record *Record) {
 	r.note(api.PlanStart, api.PlanStartParams{PlanRunID: r.id, Tasks: len(p.Tasks), Completed: completed})
 }
 
-// execute carries out a run until it ends.
-func (r *Runner) execute(ctx context.Context, run *run, p api.RunPlanParams, record *Record, pool *pool) {
+// execute carries out a run until it ends, and then lets go of its agents.
+func (r *Runner) execute(ctx context.Context, run *run, p api.RunPlanParams, record *Record, pool *pool, leave func()) {
 	defer r.o.Requests.Leave()
+	defer leave()
 	defer record.Close()
 	if p.TimeoutS != nil {
 		var over context.CancelFunc

@@ -155,7 +155,9 @@ func (anyone) Depart(context.Context, *rpc.Call, api.Method) (func(), error) {
 func (anyone) Permit(context.Context, *rpc.Call, api.Method) error { return nil }
 
 func (anyone) Enter(context.Context, []string, bool) (func(), error) { return func() {}, nil }
-func (anyone) Moved(agent, machine string) error { return &rpc.MovedError{Agent: agent, Machine: machine, Err: supervisor.ErrMoved} }
+func (anyone) Moved(agent, machine string) error {
+	return &rpc.MovedError{Agent: agent, Machine: machine, Err: supervisor.ErrMoved}
+}
 func (anyone) Root(id string) string { return id }
 
 func router() *rpc.Router {

@@ -44,8 +44,8 @@ func runVerb(cmd *cobra.Command, name string, args []string) error {
 	if err != nil {
 		return err
 	}
-	cmd.LocalNonPersistentFlags().Visit(func(f *pflag.Flag) {
-		if verb.Flags().Lookup(f.Name) != nil {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if cmd.InheritedFlags().Lookup(f.Name) == nil {
 			err = errors.Join(err, verb.Flags().Set(f.Name, f.Value.String()))
 		}
 	})
