@@ -123,7 +123,7 @@ func TestAgentsAreBounded(t *testing.T) {
 	for _, want := range []string{
 		fmt.Sprintf("nexus_agents_memory_bytes %v", float64(agents<<20)), "nexus_agents_memory_max_bytes 1.048576e+06",
 		fmt.Sprintf("nexus_agents_cpu_seconds_total %d", agents), fmt.Sprintf(`nexus_agents{state="ready"} %d`, agents),
-		`nexus_cluster_machines{state="up"} 2`, `nexus_cluster_machines{state="lost"} 1`, `nexus_cluster_machines{state="left"} 0`,
+		`nexus_cluster_machines{state="up"} 2`, `nexus_cluster_machines{state="draining"} 0`, `nexus_cluster_machines{state="lost"} 1`, `nexus_cluster_machines{state="left"} 0`,
 	} {
 		if !strings.Contains(text, "\n"+want+"\n") {
 			t.Errorf("there is no %s", want)

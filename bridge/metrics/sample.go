@@ -106,7 +106,7 @@ func (s *sampler) Collect(out chan<- prometheus.Metric) {
 	waiting, used := s.o.Spares.Spares()
 	gauge(spares, float64(waiting))
 	count(spent, used)
-	known := map[string]int{"up": 0, "lost": 0, "left": 0}
+	known := map[string]int{"up": 0, "draining": 0, "lost": 0, "left": 0}
 	for _, n := range s.o.Nodes.Nodes().Nodes {
 		known[n.State]++
 	}
