@@ -26,8 +26,8 @@ type handOvers struct {
 	given  atomic.Int64
 }
 
-// Leaving is how far a machine is that is to have no agents.
-type Leaving struct {
+// DrainProgress is how far a machine is that is to have no agents.
+type DrainProgress struct {
 	// Given are agents that were handed over since the server runs, Left those that are still to be, of which InTurn have a turn, or something else that is waited for.
 	Given, Left, InTurn int
 	// Bound are those that stay, with the reason.
@@ -36,7 +36,7 @@ type Leaving struct {
 
 // Enter begins a call of agents, once none of them is being handed over to another machine; queues says that it is a send that would wait
 // for its turn, which is held while the turns before it end. leave ends it. The error is that of ctx.
-func (r *Registry) Enter(ctx context.Context, ids []string, queues bool) (leave func(), err error) {
+func Enter(ctx context.Context, r *Registry, ids []string, queues bool) (leave func(), err error) {
 	if r.handOvers.placer == nil {
 		return func() {}, nil
 	}
@@ -59,14 +59,14 @@ func (r *Registry) Enter(ctx context.Context, ids []string, queues bool) (leave 
 
 // Enter implements [rpc.Access].
 func (a Access) Enter(ctx context.Context, ids []string, queues bool) (leave func(), err error) {
-	return a.r.Enter(ctx, ids, queues)
+	return Enter(ctx, a.r, ids, queues)
 }
 
 // Leaves reports whether an agent is being handed over to another machine, or was within the last minute.
 func (a Access) Leaves(id string) bool { return a.r.handOvers.gates.leaves(id) }
 
 // target is the machine that is to have an agent of this one; "" with the reason why it stays.
-func (r *Registry) target(id, near string, take bool) (machine, why string) {
+func target(r *Registry, id, near string, take bool) (machine, why string) {
 	takers, why := r.o.Claims.Takers(id)
 	if len(takers) == 0 {
 		return "", why
@@ -79,7 +79,7 @@ func (r *Registry) target(id, near string, take bool) (machine, why string) {
 }
 
 // waits reports whether an agent has a turn, or is a part of one: that of an agent which has created it, and asks it for something perhaps.
-func (r *Registry) waits(id string) bool {
+func waits(r *Registry, id string) bool {
 	for range maxDepth + 1 {
 		a, err := r.o.Supervisor.Agent(id)
 		if err != nil {
@@ -94,8 +94,8 @@ func (r *Registry) waits(id string) bool {
 	return false
 }
 
-// parentOf is the machine of the agent that has created another one; first says that it is on this machine, and to be handed over before.
-func (r *Registry) parentOf(id string) (machine string, first bool) {
+// parentMachine is the machine of the agent that has created another one; first says that it is on this machine, and to be handed over before.
+func parentMachine(r *Registry, id string) (machine string, first bool) {
 	a, err := r.o.Supervisor.Agent(id)
 	if err != nil {
 		return "", false
@@ -108,22 +108,22 @@ func (r *Registry) parentOf(id string) (machine string, first bool) {
 	if owner != r.o.Claims.Self() {
 		return owner, false
 	}
-	to, _ := r.target(up, "", false)
+	to, _ := target(r, up, "", false)
 	return "", to != ""
 }
 
 // Drain says whether this machine is to have no agents, also after a restart of the server. HandOver sees to it.
-func (r *Registry) Drain(on bool) error { return r.o.Claims.Drain(on) }
+func Drain(r *Registry, on bool) error { return r.o.Claims.Drain(on) }
 
-// Leaving says how far this machine is with handing over its agents.
-func (r *Registry) Leaving() Leaving {
-	l := Leaving{Given: int(r.handOvers.given.Load()), Bound: map[string]string{}}
+// Progress says how far this machine is with handing over its agents.
+func Progress(r *Registry) DrainProgress {
+	l := DrainProgress{Given: int(r.handOvers.given.Load()), Bound: map[string]string{}}
 	for _, id := range r.o.Claims.Owned() {
-		switch to, why := r.target(id, "", false); {
+		switch to, why := target(r, id, "", false); {
 		case to == "":
 			l.Bound[id] = why
 		default:
-			if l.Left++; r.waits(id) {
+			if l.Left++; waits(r, id) {
 				l.InTurn++
 			}
 		}
@@ -160,14 +160,14 @@ func HandOver(ctx context.Context, r *Registry) {
 
 // handOver hands over one agent, if it has no turn. Else what would wait for a turn there is held.
 func handOver(ctx context.Context, r *Registry, id string) {
-	near, later := r.parentOf(id)
-	to, _ := r.target(id, near, false)
+	near, later := parentMachine(r, id)
+	to, _ := target(r, id, near, false)
 	gates := &r.handOvers.gates
 	switch {
 	case to == "":
 		gates.open(id, false) // it may have been held, as another machine was there
 	case later:
-	case r.waits(id):
+	case waits(r, id):
 		gates.hold(id)
 	case !gates.shutIdle(ctx, id):
 	default:
@@ -182,7 +182,7 @@ func giveTo(ctx context.Context, r *Registry, id, near string) (busy bool) {
 	if !r.o.Claims.Draining() || !ours(r, id) {
 		return false
 	}
-	to, _ := r.target(id, near, true)
+	to, _ := target(r, id, near, true)
 	if to == "" {
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
@@ -29,13 +30,13 @@ func (m *agentMethods) drainNode(ctx context.Context, _ *rpc.Call, p api.DrainNo
 	case alone:
 		return api.DrainNodeResult{Node: self.Node, BoundAgents: []api.BoundAgent{}}, nil
 	}
-	if err := m.agents.Drain(on); err != nil {
+	if err := agents.Drain(m.agents, on); err != nil {
 		return api.DrainNodeResult{}, err
 	}
 	waited, cancel := context.WithTimeout(ctx, time.Duration(protocol.Value(p.WaitSeconds))*time.Second)
 	defer cancel()
 	for {
-		left := m.agents.Leaving()
+		left := agents.Progress(m.agents)
 		if !on || left.Left == 0 || ratelimit.Sleep(waited, leftEvery) != nil {
 			result := api.DrainNodeResult{
 				Node: self.Node, Draining: on, HandedOver: left.Given, Left: left.Left, InTurn: left.InTurn, Bound: len(left.Bound), BoundAgents: []api.BoundAgent{},

@@ -139,7 +139,7 @@ func (r *Runner) begin(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*
 			return endedPlan(p, id, record), nil
 		}
 	}
-	leave, err := r.o.Agents.Enter(ctx, protocol.Value(p.Agents), false) // they stay on this machine until the run has ended
+	leave, err := agents.Enter(ctx, r.o.Agents, protocol.Value(p.Agents), false) // they stay on this machine until the run has ended
 	if err != nil {
 		return nil, errors.Join(err, record.Discard())
 	}

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -59,7 +62,7 @@ func start(t *testing.T, o engine.Options) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := cluster.Join(nc, cluster.Options{Cluster: o.Name, Machine: o.Machine, Replicas: min(3, len(o.Join)), Agents: agents(7), MaxAgents: 9, Labels: map[string]string{"at": o.Listen}, Version: "v1"})
+	n, err := cluster.Join(nc, cluster.Options{Cluster: o.Name, Machine: o.Machine, Replicas: min(3, len(o.Join)), Agents: agents(7), MaxAgents: 9, Labels: map[string]string{"at": o.Listen}, Version: "v1", Shared: []string{"/srv"}, File: filepath.Join(o.Dir, "set", "machine.json")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,6 +157,57 @@ func TestMachines(t *testing.T) {
 	again := start(t, options[2])
 	agree(t, again)
 	until(t, "c is back", func() bool { return states(nodes[0]) == "a up, b up, c up" && states(again) == "a up, b up, c up" })
+}
+
+// A machine that drains says so to all, and still does after a restart, until that is undone. An agent that it gives to another one is that one's at once, and
+// giving it again says so; nobody gives away what another machine has.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	nodes, options := farm(t, 3)
+	draining := func(n *machine, want bool) {
+		t.Helper()
+		until(t, "it is known whether a drains", func() bool {
+			m := n.Machines()[0]
+			return m.State == cluster.Up && m.Draining == want && slices.Equal(m.Shared, []string{"/srv"})
+		})
+	}
+	first, err := nodes[0].Claim(t.Context(), "x", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nodes[0].Drain(true); err != nil {
+		t.Fatal(err)
+	}
+	draining(nodes[2], true)
+	for range 2 {
+		if err := nodes[0].Give(t.Context(), "x", "b", first.Epoch); err != nil {
+			t.Errorf("given away: %v", err)
+		}
+	}
+	for _, n := range nodes {
+		until(t, "b has the agent", func() bool { c, _ := n.Owner("x"); return c.Machine == "b" && c.Epoch > first.Epoch })
+	}
+	if err := nodes[0].Give(t.Context(), "x", "c", first.Epoch); !errors.Is(err, cluster.ErrClaimed) {
+		t.Errorf("an agent of another machine is given away: %v", err)
+	}
+	nodes[0].stop()
+	again := start(t, options[0])
+	draining(nodes[2], true)
+	if err := again.Drain(false); err != nil {
+		t.Fatal(err)
+	}
+	draining(nodes[2], false)
+	again.stop()
+	if again = start(t, options[0]); again.Draining() {
+		t.Error("a machine drains again that was to stop it")
+	}
+	again.stop()
+	if err := os.WriteFile(filepath.Join(options[0].Dir, "set", "machine.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cluster.Join(nil, cluster.Options{Cluster: "farm", Machine: "a", Replicas: 1, File: filepath.Join(options[0].Dir, "set", "machine.json")}); err == nil || !strings.Contains(err.Error(), "machine.json") {
+		t.Errorf("a damaged file: %v", err)
+	}
 }
 
 // An agent is one machine's: of all that claim it at once one gets it, each later owner has a higher epoch, and an
