@@ -131,14 +131,19 @@ func Progress(r *Registry) DrainProgress {
 	return l
 }
 
-// handOverEvery is how often is looked for agents that can be handed over.
-const handOverEvery = 200 * time.Millisecond
+// handOverEvery is how often is looked for agents that can be handed over, handOverAgain after how long again if that of one has failed.
+const (
+	handOverEvery = 200 * time.Millisecond
+	handOverAgain = 5 * time.Second
+)
 
 // HandOver hands over the agents of this machine while it drains, until ctx ends.
 func HandOver(ctx context.Context, r *Registry) {
 	defer r.handOvers.gates.openAll()
 	drained := false
-	for ratelimit.Sleep(ctx, handOverEvery) == nil {
+	var failed atomic.Bool
+	for wait := handOverEvery; ratelimit.Sleep(ctx, wait) == nil; {
+		wait = handOverEvery
 		if !r.o.Claims.Draining() {
 			if drained {
 				r.handOvers.gates.openAll()
@@ -151,15 +156,18 @@ func HandOver(ctx context.Context, r *Registry) {
 		}
 		drained = true
 		each(r.o.Claims.Owned(), func(id string) {
-			if ctx.Err() == nil {
-				handOver(ctx, r, id)
+			if ctx.Err() == nil && !handOver(ctx, r, id) {
+				failed.Store(true)
 			}
 		})
+		if failed.Swap(false) {
+			wait = handOverAgain
+		}
 	}
 }
 
-// handOver hands over one agent, if it has no turn. Else what would wait for a turn there is held.
-func handOver(ctx context.Context, r *Registry, id string) {
+// handOver hands over one agent, if it has no turn. Else what would wait for a turn there is held. ok is false if that has failed.
+func handOver(ctx context.Context, r *Registry, id string) (ok bool) {
 	near, later := parentMachine(r, id)
 	to, _ := target(r, id, near, false)
 	gates := &r.handOvers.gates
@@ -171,41 +179,38 @@ func handOver(ctx context.Context, r *Registry, id string) {
 		gates.hold(id)
 	case !gates.shutIdle(ctx, id):
 	default:
-		busy := giveTo(ctx, r, id, near)
+		busy, err := giveTo(ctx, r, id, near)
 		gates.open(id, busy)
+		if err != nil {
+			r.log.Warn("hand over an agent; it is tried again", zap.String("agent", id), zap.Error(err))
+			return false
+		}
 	}
+	return true
 }
 
-// giveTo hands over an agent of which no call is under way. busy says that it has a turn all the same.
-func giveTo(ctx context.Context, r *Registry, id, near string) (busy bool) {
+// giveTo hands over an agent of which no call is under way. busy says that it has a turn all the same. After an error it is still here, as far as is known.
+func giveTo(ctx context.Context, r *Registry, id, near string) (busy bool, err error) {
 	defer r.locks.Lock(id)()
-	if !r.o.Claims.Draining() || !ours(r, id) {
-		return false
-	}
 	to, _ := target(r, id, near, true)
-	if to == "" {
-		return false
+	if to == "" || !r.o.Claims.Draining() || !ours(r, id) || !r.o.Sessions.There(id) { // nothing of it is saved yet, or any more
+		return false, nil
 	}
-	if !r.o.Sessions.There(id) { // nothing of it is saved yet, or any more
-		return false
-	}
-	err := r.o.Supervisor.RemoveIdle(context.WithoutCancel(ctx), id)
+	err = r.o.Supervisor.RemoveIdle(context.WithoutCancel(ctx), id)
 	switch {
 	case errors.Is(err, supervisor.ErrBusy):
-		return true
+		return true, nil
 	case err != nil && !errors.Is(err, supervisor.ErrNotFound): // it is saved alone
-		r.log.Warn("hand over an agent: it does not end", zap.String("agent", id), zap.Error(err))
-		return false
+		return false, err
 	}
 	r.replaced(id)
 	if err := r.o.Claims.HandOver(ctx, id, to); err != nil {
-		r.log.Warn("hand over an agent; it is tried again", zap.String("agent", id), zap.String("machine", to), zap.Error(err))
-		return false
+		return false, err
 	}
 	r.handOvers.gates.gave(id)
 	r.handOvers.given.Add(1)
-	if err := r.o.Claims.GiveUp(ctx, id); err != nil {
-		r.log.Warn("set aside what is saved of an agent that was handed over; it is tried again", zap.String("agent", id), zap.Error(err))
+	if err := r.o.Claims.GiveUp(ctx, id); err != nil { // it is tried again by EvictTaken
+		r.log.Warn("set aside what is saved of an agent that was handed over", zap.String("agent", id), zap.Error(err))
 	}
-	return false
+	return false, nil
 }

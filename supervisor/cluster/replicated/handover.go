@@ -22,7 +22,7 @@ func (s *Store) Takers(name string) (machines []string, why string) {
 	if isTemp(name) {
 		return nil, "it is temporary"
 	}
-	cwd := s.o.Dirs.Cwd(name)
+	cwd, _ := s.o.Dirs.Place(name)
 	if !s.shares(cwd) {
 		return nil, fmt.Sprintf("it works in %s, which this machine does not share", cwd)
 	}
