@@ -290,6 +290,13 @@ func (c *allEvents) read(ctx context.Context, id string, from source) {
 	ack := make(chan struct{}, 1) // so that sending it never waits
 	for {
 		events, err := from.Next(ctx)
+		if errors.Is(err, io.EOF) && c.part && c.s.o.Agents.Leaves(id) { // whose it is then is known once it has left
+			leave, ended := c.s.o.Agents.Enter(ctx, []string{id}, false)
+			if ended != nil {
+				return
+			}
+			leave()
+		}
 		select {
 		case c.batches <- batch{agent: id, events: events, err: err, ack: ack}:
 		case <-ctx.Done():

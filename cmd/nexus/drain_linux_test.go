@@ -104,6 +104,7 @@ func TestDrain(t *testing.T) {
 	b.createIn("worker", shared)
 	b.createIn("bound", t.TempDir())
 	streams := []<-chan []int{a.numbers("w0", `"turn_end","turn_id":"the-end"`), b.numbers("w0", `"turn_end","turn_id":"the-end"`), c.numbers("w0", `"turn_end","turn_id":"the-end"`)}
+	everywhere := []*listener{listen(t, a, "0"), listen(t, b, "0")}
 	long := began(t, a, b, "long")
 
 	over := make(chan struct{})
@@ -175,6 +176,15 @@ func TestDrain(t *testing.T) {
 			if n != at+1 {
 				t.Errorf("the event %d of the stream at %s has the number %d", at+1, "abc"[i:i+1], n)
 				break
+			}
+		}
+	}
+	for _, l := range everywhere {
+		all := l.until("the last turn of w0 has ended", ended("w0", "the-end", "completed"))
+		whole(t, all)
+		for _, e := range all {
+			if e.data.Get("event.type").Str == "agent_removed" {
+				t.Errorf("an agent that was handed over is told of as one that is gone: %s", e.data)
 			}
 		}
 	}
