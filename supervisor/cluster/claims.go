@@ -95,7 +95,7 @@ func (n *Node) claimFor(ctx context.Context, machine, agent string, after uint64
 	}
 	n.learn(agent, c)
 	if text, err := json.Marshal(told{agent, c.Machine, c.Epoch}); err == nil {
-		_ = n.nc.Publish(n.claimed(), text) // or what follows the claims there has it later
+		_ = n.nc.Publish(n.o.claims(), text) // or what follows the claims there has it later
 	}
 	return c, nil
 }
@@ -107,9 +107,6 @@ type told struct {
 	Machine string `json:"machine"`
 	Epoch   uint64 `json:"epoch"`
 }
-
-// claimed is where machines tell of claims.
-func (n *Node) claimed() string { return "nexus." + n.o.Cluster + ".claimed" }
 
 func (n *Node) heardClaim(message *nats.Msg) {
 	var t told

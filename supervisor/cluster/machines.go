@@ -104,9 +104,6 @@ func (n *Node) majority() bool {
 	return 2*heard > n.o.Peers
 }
 
-// beats is where machines say what they are.
-func (n *Node) beats() string { return "nexus." + n.o.Cluster + ".machines" }
-
 // self is what this machine says of itself.
 func (n *Node) self(state State) Machine {
 	load := Measure(n.o.Agents)
@@ -135,7 +132,7 @@ func (n *Node) beat(ctx context.Context) {
 		}
 		for _, m := range n.Machines() {
 			if m.State != Up { // whoever waits for it waits in vain
-				n.tunnel.Break(n.at(m.Name))
+				n.tunnel.Break(n.o.at(m.Name))
 			}
 		}
 		select {
@@ -155,7 +152,7 @@ func (n *Node) say(m Machine) error {
 	if err != nil {
 		return err
 	}
-	return n.nc.Publish(n.beats(), text)
+	return n.nc.Publish(n.o.beats(), text)
 }
 
 // heard takes what another machine says of itself.

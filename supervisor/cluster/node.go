@@ -76,10 +76,10 @@ func Join(nc *nats.Conn, o Options) (*Node, error) {
 	if n.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(agreePatience)); err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", err)
 	}
-	if n.others, err = nc.Subscribe(n.beats(), n.heard); err != nil {
+	if n.others, err = nc.Subscribe(n.o.beats(), n.heard); err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", err)
 	}
-	if n.claimer, err = nc.Subscribe(n.claimed(), n.heardClaim); err != nil {
+	if n.claimer, err = nc.Subscribe(n.o.claims(), n.heardClaim); err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", errors.Join(err, n.others.Unsubscribe()))
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -113,17 +113,14 @@ func (n *Node) Close() {
 	})
 }
 
-// at is where a machine takes connections.
-func (n *Node) at(machine string) string { return "nexus." + n.o.Cluster + ".at." + machine }
-
 // Listen takes the connections that other machines, or this one, make to this one.
-func (n *Node) Listen() (net.Listener, error) { return n.tunnel.Listen(n.at(n.o.Machine)) }
+func (n *Node) Listen() (net.Listener, error) { return n.tunnel.Listen(n.o.at(n.o.Machine)) }
 
 // Dial connects to a machine. One that has joined may be known a moment before it is reached. The connection ends
 // when the machine is not heard of any more.
 func (n *Node) Dial(ctx context.Context, machine string) (net.Conn, error) {
 	for patience := reachPatience; ; patience -= retryEvery {
-		c, err := n.tunnel.Dial(ctx, n.at(machine))
+		c, err := n.tunnel.Dial(ctx, n.o.at(machine))
 		if err == nil {
 			return c, nil
 		}

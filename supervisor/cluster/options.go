@@ -80,3 +80,12 @@ func (o *Options) check() error {
 	}
 	return CheckName("machine", o.Machine)
 }
+
+// beats is where machines say what they are.
+func (o Options) beats() string { return "nexus." + o.Cluster + ".machines" }
+
+// claims is where machines tell of claims.
+func (o Options) claims() string { return "nexus." + o.Cluster + ".claimed" }
+
+// at is where a machine takes connections.
+func (o Options) at(machine string) string { return "nexus." + o.Cluster + ".at." + machine }
