@@ -19,6 +19,7 @@ type Registration struct {
 	Last   uint64 // the number of its last event, once it is over
 	Agent  *Agent // nil once it is over
 	Gone   bool   // what happened in it is not on disk any more
+	Moved  bool   // it is over as another machine has the agent, or was to have it
 
 	ended uint64 // a number, too: those that begin later are above
 }
@@ -62,7 +63,7 @@ func (h *history) begin(a *Agent) *Registration {
 // end notes that all of a registration is over.
 func (h *history) end(r *Registration) {
 	h.newest++
-	r.Last, r.Agent, r.ended = r.Agent.hub.number(), nil, h.newest
+	r.Last, r.Moved, r.Agent, r.ended = r.Agent.hub.number(), r.Agent.moved(), nil, h.newest
 	if h.over++; h.over <= maxRegistrations {
 		return
 	}

@@ -272,6 +272,9 @@ func (s *Subscription) After() uint64 {
 	return s.read
 }
 
+// Moved reports whether the agent has ended here as another machine has it, or was to have it.
+func (s *Subscription) Moved() bool { return s.hub.agent.moved() }
+
 // wake tells a waiting Next to look again. The hub's mutex is held.
 func (s *Subscription) wake() {
 	if !s.waiting {

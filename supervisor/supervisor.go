@@ -239,13 +239,17 @@ func (s *Supervisor) Agents() []Info {
 // agent; if ctx ends first, the removal goes on and the error is that of ctx.
 // An agent that is not there is ErrNotFound.
 func (s *Supervisor) Remove(ctx context.Context, id string) error {
+	return s.remove(ctx, id, ErrNotFound)
+}
+
+func (s *Supervisor) remove(ctx context.Context, id string, reason error) error {
 	s.mu.Lock()
 	a := s.agents[id]
 	if a == nil {
 		s.mu.Unlock()
 		return ErrNotFound
 	}
-	s.closeAgent(a, ErrNotFound)
+	s.closeAgent(a, reason)
 	s.mu.Unlock()
 	return awaitRemoval(ctx, a)
 }
@@ -283,14 +287,23 @@ func (s *Supervisor) Evict(ctx context.Context, id string) error {
 // RemoveIdle is Remove for an agent without a prompt that runs or waits; ErrBusy if
 // one does. From then on none is accepted.
 func (s *Supervisor) RemoveIdle(ctx context.Context, id string) error {
+	return s.removeIdle(ctx, id, ErrNotFound)
+}
+
+// MoveIdle is RemoveIdle for an agent that another machine is to have: to those that follow its events it has moved.
+func (s *Supervisor) MoveIdle(ctx context.Context, id string) error {
+	return s.removeIdle(ctx, id, ErrMoved)
+}
+
+func (s *Supervisor) removeIdle(ctx context.Context, id string, reason error) error {
 	a, err := s.Agent(id)
 	if err != nil {
 		return err
 	}
-	if err := a.closeIdle(ErrNotFound); err != nil {
+	if err := a.closeIdle(reason); err != nil {
 		return err
 	}
-	return s.Remove(ctx, id)
+	return s.remove(ctx, id, reason)
 }
 
 // closeAgent begins the removal of a; s.mu is held. The goroutine that sees it

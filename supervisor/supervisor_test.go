@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -315,4 +316,34 @@ func TestRemoveIdle(t *testing.T) {
 			t.Errorf("again: %v", err)
 		}
 	})
+}
+
+// To those that follow an agent it has moved if another machine has it, or is to have it, and is gone if it was removed.
+func TestMoved(t *testing.T) {
+	for name, end := range map[string]func(*supervisor.Supervisor, context.Context, string) error{
+		"removed": (*supervisor.Supervisor).Remove, "removed idle": (*supervisor.Supervisor).RemoveIdle,
+		"moved": (*supervisor.Supervisor).MoveIdle, "taken": (*supervisor.Supervisor).Evict,
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, always(supervisortest.Play{Prompt: supervisortest.UntilAborted}), func(h *house) {
+				a := h.start("a")
+				sub, err := a.Subscribe(0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer sub.Close()
+				if err := end(h.sup, h.Context(), "a"); err != nil {
+					t.Fatal(err)
+				}
+				for err == nil {
+					_, err = sub.Next(h.Context())
+				}
+				want := name == "moved" || name == "taken"
+				registered, _ := h.sup.Registrations(0)
+				if !errors.Is(err, io.EOF) || sub.Moved() != want || registered[0].Moved != want {
+					t.Errorf("%v, moved %t and %t", err, sub.Moved(), registered[0].Moved)
+				}
+			})
+		})
+	}
 }

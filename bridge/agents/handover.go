@@ -196,7 +196,7 @@ func giveTo(ctx context.Context, r *Registry, id, near string) (busy bool, err e
 	if to == "" || !r.o.Claims.Draining() || !ours(r, id) || !r.o.Sessions.There(id) { // nothing of it is saved yet, or any more
 		return false, nil
 	}
-	err = r.o.Supervisor.RemoveIdle(context.WithoutCancel(ctx), id)
+	err = r.o.Supervisor.MoveIdle(context.WithoutCancel(ctx), id)
 	switch {
 	case errors.Is(err, supervisor.ErrBusy):
 		return true, nil

@@ -89,11 +89,10 @@ func (s *Streams) follow(ctx context.Context, r Request, q *query, after uint64,
 	}
 	ended = endOf(ctx, pump(ctx, sub, *q, out))
 	q.position = strconv.FormatUint(sub.After(), 10)
-	switch {
-	case ended == endRemoved && s.o.Agents.Leaves(r.Agent):
-		ended = endMoved
-	case ended == endRemoved && s.moved(r.Agent):
-		ended = endRelayed
+	if ended == endRemoved && sub.Moved() {
+		if ended = endRelayed; s.o.Agents.Leaves(r.Agent) {
+			ended = endMoved
+		}
 	}
 	return nil, ended
 }

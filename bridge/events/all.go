@@ -100,6 +100,8 @@ type batch struct {
 // of a supervisor.Subscription does.
 type source interface {
 	Next(ctx context.Context) ([]supervisor.Event, error)
+	// Moved reports after io.EOF whether there are no more as another machine has the agent, or was to have it.
+	Moved() bool
 	Close()
 }
 
@@ -245,7 +247,7 @@ func (c *allEvents) sourceOf(reg supervisor.Registration, after uint64) source {
 	if reg.Agent != nil {
 		return reg.Subscribe(after)
 	}
-	return &storedEvents{s: c.s, id: reg.ID, reg: reg.Number, read: after, last: reg.Last}
+	return &storedEvents{s: c.s, id: reg.ID, reg: reg.Number, read: after, last: reg.Last, moved: reg.Moved}
 }
 
 // begin follows an agent, whose events up to the number after the client has.
@@ -290,7 +292,7 @@ func (c *allEvents) read(ctx context.Context, id string, from source) {
 	ack := make(chan struct{}, 1) // so that sending it never waits
 	for {
 		events, err := from.Next(ctx)
-		if errors.Is(err, io.EOF) && c.part && c.s.o.Agents.Leaves(id) { // whose it is then is known once it has left
+		if errors.Is(err, io.EOF) && c.part && from.Moved() && c.s.o.Agents.Leaves(id) { // whose it is then is known once it has left
 			leave, ended := c.s.o.Agents.Enter(ctx, []string{id}, false)
 			if ended != nil {
 				return
@@ -316,12 +318,13 @@ func (c *allEvents) read(ctx context.Context, id string, from source) {
 // send writes a batch to the client.
 func (c *allEvents) send(b batch) error {
 	if errors.Is(b.err, io.EOF) {
-		ended, stored := c.followed[b.agent].(*storedEvents)
+		from := c.followed[b.agent]
+		ended, stored := from.(*storedEvents)
 		delete(c.followed, b.agent)
 		if stored && ended.reg == 0 { // it was not removed from this server
 			return nil
 		}
-		if c.part && c.s.moved(b.agent) {
+		if c.part && from.Moved() && c.s.claimed(b.agent) {
 			return c.tellMoved(b.agent)
 		}
 		return c.removed(b.agent)

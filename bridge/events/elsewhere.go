@@ -55,6 +55,15 @@ func (s *Streams) moved(agent string) bool {
 	return known && machine != ""
 }
 
+// claimed reports whether a machine is known to have an agent.
+func (s *Streams) claimed(agent string) bool {
+	if s.o.Elsewhere == nil {
+		return false
+	}
+	_, known := s.o.Elsewhere.Owner(agent)
+	return known
+}
+
 // relay passes on what another machine answers, until that ends, and notes in q how far it got. Where the machine is not reached any more, the stream ends
 // without an event end, as one of a server that is gone.
 func (s *Streams) relay(ctx context.Context, machine string, r Request, q *query, out *rpc.Stream) (refused *rpc.Error, ended string) {

@@ -17,11 +17,12 @@ const storedBatch = 64 << 10
 // storedEvents is the source for an agent that does not run any more: the events that are on
 // disk, up to its last one, with a gap for each that is not kept.
 type storedEvents struct {
-	s    *Streams
-	id   string
-	reg  uint64 // the number of its registration; 0 for one in an earlier server, whose last event is unknown
-	read uint64 // the number of the last event handed out
-	last uint64 // the number of its last event
+	s     *Streams
+	id    string
+	reg   uint64 // the number of its registration; 0 for one in an earlier server, whose last event is unknown
+	read  uint64 // the number of the last event handed out
+	last  uint64 // the number of its last event
+	moved bool   // its registration is over as another machine has the agent
 }
 
 // untilRegistered bounds what is read of an agent in an earlier server by what this server knows
@@ -82,6 +83,9 @@ func (p *storedEvents) Next(ctx context.Context) (batch []supervisor.Event, err 
 	}
 	return batch, nil
 }
+
+// Moved implements source.
+func (p *storedEvents) Moved() bool { return p.moved }
 
 // Close does nothing: nothing is open between two batches.
 func (p *storedEvents) Close() {}
