@@ -393,20 +393,11 @@ func (a *Agent) closeIdle(reason error) (err error) {
 	return err
 }
 
-// moved reports whether the agent has ended here as another machine has it, or is to have it.
-func (a *Agent) moved() (moved bool) {
-	a.update(func(s *agentState) []effect {
-		moved = errors.Is(s.closed, ErrMoved)
-		return nil
-	})
-	return moved
-}
-
-// join waits for all goroutines of a closed agent, and ends its events and
+// join waits for all goroutines of an agent that was closed for a reason, and ends its events and
 // records.
-func (a *Agent) join() {
+func (a *Agent) join(reason error) {
 	a.work.Wait()
-	a.hub.close()
+	a.hub.close(errors.Is(reason, ErrMoved))
 	a.closeRecords()
 }
 

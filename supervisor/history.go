@@ -63,7 +63,7 @@ func (h *history) begin(a *Agent) *Registration {
 // end notes that all of a registration is over.
 func (h *history) end(r *Registration) {
 	h.newest++
-	r.Last, r.Moved, r.Agent, r.ended = r.Agent.hub.number(), r.Agent.moved(), nil, h.newest
+	r.Last, r.Moved, r.Agent, r.ended = r.Agent.hub.number(), r.Agent.hub.hasMoved(), nil, h.newest
 	if h.over++; h.over <= maxRegistrations {
 		return
 	}

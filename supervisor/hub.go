@@ -53,6 +53,7 @@ type hub struct {
 	subs   map[*Subscription]struct{}
 	output map[*Subscription]*liveOutput // of the subscriptions that want it
 	closed bool
+	moved  bool // it is closed as another machine has the agent, or is to have it
 }
 
 // publish gives data the next number. The hub keeps data.
@@ -104,13 +105,19 @@ func (h *hub) wanted(seq uint64) bool {
 	return wanted
 }
 
-func (h *hub) close() {
+func (h *hub) close(moved bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.closed = true
+	h.closed, h.moved = true, moved
 	for s := range h.subs {
 		s.wake()
 	}
+}
+
+func (h *hub) hasMoved() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.moved
 }
 
 func (h *hub) number() uint64 {
@@ -273,7 +280,7 @@ func (s *Subscription) After() uint64 {
 }
 
 // Moved reports whether the agent has ended here as another machine has it, or was to have it.
-func (s *Subscription) Moved() bool { return s.hub.agent.moved() }
+func (s *Subscription) Moved() bool { return s.hub.hasMoved() }
 
 // wake tells a waiting Next to look again. The hub's mutex is held.
 func (s *Subscription) wake() {

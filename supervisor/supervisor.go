@@ -313,7 +313,7 @@ func (s *Supervisor) closeAgent(a *Agent, reason error) {
 		return
 	}
 	s.removals.Go(func() {
-		a.join()
+		a.join(reason)
 		s.mu.Lock()
 		delete(s.agents, a.spec.ID)
 		s.history.end(a.registration)
