@@ -67,4 +67,4 @@ func expand(text string, getenv func(string) (string, bool)) (whole string, used
 	}
 }
 
-func (s Server) clean(text string) string { return redact.Secrets(s.secrets).Whole(text, "[secret]") }
+func (s Server) clean(text string) string { return redact.Of(s.secrets...).Whole(text, "[secret]") }

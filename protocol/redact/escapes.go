@@ -7,8 +7,12 @@ import (
 )
 
 // maxNested is how often a text is read as the content of a JSON string: an error may
-// quote an answer that quotes another one.
-const maxNested = 3
+// quote an answer that quotes another one. maxPercent is the same for what URLs escape, of each
+// of these readings: a query that is a part of another one.
+const (
+	maxNested  = 3
+	maxPercent = 2
+)
 
 // decoded is a text as a reader of JSON, or of an event stream, has it, with where each
 // byte of it stands in the text as it was written.
@@ -46,7 +50,21 @@ func escaped(p []byte) bool {
 		}
 		rest = rest[i+2:]
 	}
-	return continued(p)
+	return percent(p) || continued(p)
+}
+
+// percent reports whether URLs may escape something in p, or what follows it.
+func percent(p []byte) bool {
+	for {
+		i := bytes.IndexByte(p, '%')
+		if i < 0 {
+			return false
+		}
+		if _, n := octet(p[i:]); n != 1 {
+			return true
+		}
+		p = p[i+1:]
+	}
 }
 
 // field begins each line of the value of an event.
@@ -129,6 +147,51 @@ func (d decoded) unquoted() decoded {
 	return out
 }
 
+// unescaped is d read as a part of a URL.
+func (d decoded) unescaped() decoded {
+	out, whole := d.read(func(p []byte) ([]byte, int) {
+		c, n := octet(p)
+		if n == 1 {
+			return p[:1], 1
+		}
+		return []byte{c}, n
+	})
+	out.cut = out.cut || !whole
+	return out
+}
+
+// octet reads the first byte of a part of a URL: what it stands for and how many bytes that
+// has, 0 if p ends in it.
+func octet(p []byte) (c byte, n int) {
+	if p[0] != '%' {
+		return p[0], 1
+	}
+	for _, digit := range p[1:min(len(p), 3)] {
+		value, ok := hexDigit(digit)
+		if !ok {
+			return '%', 1
+		}
+		c = c<<4 | value
+	}
+	if len(p) < 3 {
+		return 0, 0
+	}
+	return c, 3
+}
+
+// hexDigit is the value of a hexadecimal digit.
+func hexDigit(c byte) (value byte, ok bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0', true
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10, true
+	case c >= 'A' && c <= 'F':
+		return c - 'A' + 10, true
+	}
+	return 0, false
+}
+
 // lineBreak is how many bytes a line break has with the name of the field that begins
 // the next line of a value; 0 if the value does not go on. broken says that the text ends
 // before that is known.
@@ -189,21 +252,14 @@ func escape(p []byte) (r rune, n int) {
 // unit reads \uXXXX; n is 0 if p ends in it, and 1 if it is none.
 func unit(p []byte) (r rune, n int) {
 	for i, c := range p[:min(len(p), 6)] {
-		switch {
-		case i == 0 && c == '\\', i == 1 && c == 'u':
+		if i == 0 && c == '\\' || i == 1 && c == 'u' {
 			continue
-		case i < 2:
-			return '\\', 1
-		case c >= '0' && c <= '9':
-			c -= '0'
-		case c >= 'a' && c <= 'f':
-			c -= 'a' - 10
-		case c >= 'A' && c <= 'F':
-			c -= 'A' - 10
-		default:
+		}
+		value, ok := hexDigit(c)
+		if i < 2 || !ok {
 			return '\\', 1
 		}
-		r = r<<4 | rune(c)
+		r = r<<4 | rune(value)
 	}
 	if len(p) < 6 {
 		return 0, 0
@@ -214,12 +270,24 @@ func unit(p []byte) (r rune, n int) {
 // layers are a text in all readings that differ from it.
 func layers(text []byte) []decoded {
 	d := decoded{text: text}.joined()
-	all := []decoded{d}
+	all := append([]decoded{d}, d.ofURL()...)
 	for range maxNested {
 		if !bytes.Contains(d.text, []byte(`\`)) {
 			break
 		}
 		d = d.unquoted()
+		all = append(append(all, d), d.ofURL()...)
+	}
+	return all
+}
+
+// ofURL is d read as a part of a URL, and what that is read as one, where they differ from d.
+func (d decoded) ofURL() (all []decoded) {
+	for range maxPercent {
+		if !percent(d.text) {
+			break
+		}
+		d = d.unescaped()
 		all = append(all, d)
 	}
 	return all

@@ -2,8 +2,10 @@ package redact_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -122,6 +124,60 @@ func TestSpelledParts(t *testing.T) {
 	}
 }
 
+// forms are a secret as programs write it into a text: each was read in errors of services.
+func forms(secret string) map[string]string {
+	every := func(format string) string {
+		var b strings.Builder
+		for _, c := range []byte(secret) {
+			fmt.Fprintf(&b, format, c)
+		}
+		return b.String()
+	}
+	all := map[string]string{
+		"percent": every("%%%02x"), "percent, upper case": every("%%%02X"), "percent of one character": fmt.Sprintf("%%%02x", secret[0]) + secret[1:],
+		"percent twice": strings.ReplaceAll(every("%%%02x"), "%", "%25"), "percent in JSON": strings.ReplaceAll(every("%%%02x"), "%", `\u0025`),
+		"digits": every("%02x"), "digits, upper case": every("%02X"),
+		"base64 in JSON": strings.ReplaceAll(base64.StdEncoding.EncodeToString([]byte(secret)), "/", `\/`),
+	}
+	for n, before := range []string{"", "u", "u:", "me:", "Bearer "} { // of HTTP's Basic, for example
+		all[fmt.Sprint("base64, ", n)] = base64.StdEncoding.EncodeToString([]byte(before + secret + "?>"))
+		all[fmt.Sprint("base64 of URLs, ", n)] = base64.RawURLEncoding.EncodeToString([]byte(before + secret))
+	}
+	return all
+}
+
+// A key comes out in no form that a program would write it in, of an answer or an error,
+// however the answer is cut into pieces.
+func TestEncodedKey(t *testing.T) {
+	for _, secret := range []string{canary, "sk-~~~???>>>/ooo/77=="} {
+		secrets := redact.New(secret, parse(t, "http://x"))
+		for name, form := range forms(secret) {
+			event := `data: {"content":"before ` + form + ` after"}` + "\n\n"
+			for _, n := range []int{1, 7, len(event)} {
+				got := string(pieces([]byte(event), n, secrets))
+				if kept := len(event) - strings.Count(got, "*"); len(got) != len(event) || kept > len(event)-len(form)+16 ||
+					!strings.HasPrefix(got, `data: {"content":"before `) || !strings.HasSuffix(got, ` after"}`+"\n\n") {
+					t.Errorf("%s, in pieces of %d: %s of %s", name, n, got, event)
+				}
+			}
+			if got := secrets.Text(event); len(got) > len(event)-len(form)+len("[key]")+16 || !strings.Contains(got, "[key]") || !strings.HasSuffix(got, " after\"}\n\n") {
+				t.Errorf("%s, in an error: %s", name, got)
+			}
+			if got := secrets.Whole(event, "[secret]"); len(got) > len(event)-len(form)+len("[secret]")+16 || !strings.Contains(got, "[secret]") {
+				t.Errorf("%s, as a whole: %s", name, got)
+			}
+		}
+	}
+	for _, text := range []string{"100 %, 5 %d, 7%\n", "%zz%41%", "c2stY2F"} {
+		if got := redact.New(canary, parse(t, "http://x")).Text(text); got != text {
+			t.Errorf("got %q for %q, which is no key", got, text)
+		}
+	}
+	if got := redact.Of("a-word").Text("YS13b3Jk 612d776f7264"); got != "YS13b3Jk 612d776f7264" {
+		t.Errorf("of a secret that is as short as a word: %q", got)
+	}
+}
+
 // What a model says goes on at once: nothing of an event without a secret is kept back.
 func TestStreamHoldsNothingBack(t *testing.T) {
 	for _, event := range []string{
@@ -144,6 +200,7 @@ func TestLetters(t *testing.T) {
 // any reading.
 func FuzzSpelled(f *testing.F) {
 	f.Add([]byte(`before \u0073k-canary-3f9a77b1c2d4e5f6 after \`), 5)
+	f.Add([]byte(`%73k-%2563anary-3f9a77b1c2d4e5f6 \u002573k-canary-3f9a77b1c2d4e5f6 %`), 5)
 	f.Add([]byte("data: \\\\u0073k-\ndata: x\r\ndata:\\u"), 3)
 	f.Fuzz(func(t *testing.T, text []byte, n int) {
 		secrets := redact.Secrets{canary}
@@ -163,7 +220,8 @@ func BenchmarkStream(b *testing.B) {
 		"plain": `data: {"choices":[{"delta":{"content":"hello world,\n some \"words\""}}]}` + "\n\n", "escaped": `data: {"choices":[{"delta":{"content":"caf\u00e9 and some words"}}]}` + "\n\n",
 	} {
 		b.Run(name, func(b *testing.B) {
-			s := redact.NewStream(redact.Secrets{canary})
+			base, _ := url.Parse("http://x")
+			s := redact.NewStream(redact.New(canary, base))
 			p := []byte(event)
 			b.ReportAllocs()
 			for b.Loop() {

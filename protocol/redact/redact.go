@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net"
@@ -28,8 +30,8 @@ const (
 	minHidden = 16
 )
 
-// Secrets are what a service must not say: each as it is, and as JSON and URLs
-// may write it. The longest is first.
+// Secrets are what a service must not say, in the forms that [Of] makes of each. The
+// longest is first.
 type Secrets []string
 
 // New finds the secrets of a service: its key, and what its base_url hides.
@@ -47,6 +49,14 @@ func New(key string, base *url.URL) Secrets {
 			}
 		}
 	}
+	return Of(plain...)
+}
+
+// Of is each secret in the forms that are looked for as they are: what JSON and URLs make of
+// it, and, of one of 8 bytes and more, base64 in both alphabets, wherever it begins in what is
+// encoded, and hexadecimal digits. One of fewer than 4 bytes is none. See [Secrets.Text] for
+// what is decoded before it is looked for.
+func Of(plain ...string) Secrets {
 	var all Secrets
 	for _, s := range plain {
 		if len(s) < minEnd {
@@ -54,9 +64,26 @@ func New(key string, base *url.URL) Secrets {
 		}
 		html := strings.NewReplacer("<", `\u003c`, ">", `\u003e`, "&", `\u0026`, `"`, `\"`, `\`, `\\`).Replace(s)
 		all = append(all, s, html, strings.ReplaceAll(s, "/", `\/`), url.QueryEscape(s), url.PathEscape(s))
+		if len(s) >= minWord {
+			all = append(all, encoded(s)...)
+		}
 	}
 	slices.SortFunc(all, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	return slices.Compact(all)
+}
+
+// encoded is a secret in base64 and in hexadecimal digits. In base64 a character has bits of
+// two bytes: those that have bits of what stands before or behind the secret are left out.
+func encoded(s string) []string {
+	digits := hex.EncodeToString([]byte(s))
+	all := []string{digits, strings.ToUpper(digits)}
+	for before := range 3 {
+		for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			text := alphabet.EncodeToString(append(make([]byte, before), s...))
+			all = append(all, text[(before*8+5)/6:(before+len(s))*8/6])
+		}
+	}
+	return all
 }
 
 // Compiled when first needed: each start of a child would pay for it.
@@ -76,22 +103,24 @@ var masks = []string{"**", "..", "…", `\u2026`, "xxxx", "XXXX"}
 // Text is an error's text or JSON without the secrets: whole, in parts of 8
 // bytes and more, and where the service masked the middle. "[key]" stands in
 // their place. Secrets are found however JSON spells them, also in JSON within
-// JSON, and over several lines of an event's value.
+// JSON (three levels), over several lines of an event's value, and however URLs escape
+// them, up to twice. No other form is found but those of [Of].
 func (s Secrets) Text(text string) string {
 	if len(text) < minEnd { // no secret is so short
 		return text
 	}
-	found := s.find(decoded{text: []byte(text)})
+	windows := s.windows()
+	found := s.find(decoded{text: []byte(text)}, windows)
 	if escaped([]byte(text)) {
 		for _, d := range layers([]byte(text)) {
-			found = append(found, s.find(d)...)
+			found = append(found, s.find(d, windows)...)
 		}
 	}
 	return replace(text, found, "[key]")
 }
 
-// Whole is a text or JSON with the mark in the place of each secret as a whole, however JSON
-// spells it, also in JSON within JSON. Parts of secrets stay.
+// Whole is a text or JSON with the mark in the place of each secret as a whole, in the forms of
+// [Secrets.Text]. Parts of secrets stay.
 func (s Secrets) Whole(text, mark string) string {
 	var found []span
 	find := func(d decoded) {
@@ -134,15 +163,24 @@ func replace(text string, found []span, mark string) string {
 // span is a part of a text, from and to, end excluded.
 type span struct{ from, to int }
 
+// windows are all parts of the secrets that have the least length of a part.
+func (s Secrets) windows() map[string]bool {
+	all := map[string]bool{}
+	for _, secret := range s {
+		for i := 0; i+minPart <= len(secret); i++ {
+			all[secret[i:i+minPart]] = true
+		}
+	}
+	return all
+}
+
 // find are the places of the secrets by one reading of a text.
-func (s Secrets) find(d decoded) (found []span) {
+func (s Secrets) find(d decoded, windows map[string]bool) (found []span) {
 	read := string(d.text)
 	for _, secret := range s {
 		found = append(found, whole(read, secret)...)
-		if len(secret) >= minPart {
-			found = append(found, parts(read, secret)...)
-		}
 	}
+	found = append(found, s.parts(read, windows)...)
 	var rest []byte
 	var words [][]int
 	// Few texts have a mask, and the expression is slow.
@@ -179,16 +217,18 @@ func whole(text, secret string) (found []span) {
 	}
 }
 
-// parts are the places of all that is a part of the secret.
-func parts(text, secret string) (found []span) {
+// parts are the places of all that is a part of a secret.
+func (s Secrets) parts(text string, windows map[string]bool) (found []span) {
 	for i := 0; i+minPart <= len(text); {
-		end := i + minPart
-		if !strings.Contains(secret, text[i:end]) {
+		if !windows[text[i:i+minPart]] {
 			i++
 			continue
 		}
-		for end < len(text) && strings.Contains(secret, text[i:end+1]) {
-			end++
+		end := i + minPart
+		for _, secret := range s {
+			for end < len(text) && strings.Contains(secret, text[i:end+1]) {
+				end++
+			}
 		}
 		found = append(found, span{i, end})
 		i = end

@@ -3,19 +3,21 @@ package redact
 import "bytes"
 
 // Stream overwrites the secrets of 8 bytes and more in a stream of bytes, whose
-// length stays. Secrets are found however JSON spells them, as in [Secrets.Text].
+// length stays. Secrets are found in the forms of [Secrets.Text].
 type Stream struct {
-	secrets Secrets
-	held    []byte // the end of what came, if it may be the beginning of a secret
+	secrets [][]byte // the longest first
+	held    []byte   // the end of what came, if it may be the beginning of a secret
 }
 
 // NewStream returns a stream that nothing has come of.
 func NewStream(s Secrets) *Stream {
-	words := len(s)
-	for words > 0 && len(s[words-1]) < minWord {
-		words--
+	r := &Stream{}
+	for _, secret := range s {
+		if len(secret) >= minWord {
+			r.secrets = append(r.secrets, []byte(secret))
+		}
 	}
-	return &Stream{secrets: s[:words]}
+	return r
 }
 
 // Next returns what may go on of all that came. It is valid until the next
@@ -46,7 +48,7 @@ func (r *Stream) Next(p []byte) []byte {
 func (r *Stream) blank(p []byte, d decoded) {
 	for _, s := range r.secrets {
 		for at := 0; ; at += len(s) {
-			i := bytes.Index(d.text[at:], []byte(s))
+			i := bytes.Index(d.text[at:], s)
 			if i < 0 {
 				break
 			}
@@ -60,9 +62,13 @@ func (r *Stream) blank(p []byte, d decoded) {
 func (r *Stream) tail(p []byte) int {
 	longest := 0
 	for _, s := range r.secrets {
-		for n := min(len(s)-1, len(p)); n > longest; n-- {
-			if string(p[len(p)-n:]) == s[:n] {
-				longest = n
+		for rest := p[max(0, len(p)-len(s)+1):]; len(rest) > longest; rest = rest[1:] {
+			i := bytes.IndexByte(rest, s[0])
+			if i < 0 {
+				break
+			}
+			if rest = rest[i:]; bytes.HasPrefix(s, rest) {
+				longest = max(longest, len(rest))
 			}
 		}
 	}

@@ -1,6 +1,8 @@
 package broker_test
 
 import (
+	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"net/http"
 	"strings"
@@ -182,12 +184,14 @@ func FuzzSieve(f *testing.F) {
 	})
 }
 
-// A key that a service spells in JSON's escapes comes out neither of an answer nor of an
+// A key that a service spells in JSON's escapes or encodes comes out neither of an answer nor of an
 // error, whatever the answer is called and however it comes.
 func TestAttackSpelledKeyInAnswers(t *testing.T) {
 	all, some := "", strings.NewReplacer("s", `\u0073`, "-", `\u002D`, "7", `\u0037`).Replace(canary)
+	percent := ""
 	for _, c := range canary {
 		all += fmt.Sprintf(`\u%04x`, c)
+		percent += fmt.Sprintf("%%%02x", c)
 	}
 	for _, tt := range []struct {
 		status        int
@@ -201,7 +205,7 @@ func TestAttackSpelledKeyInAnswers(t *testing.T) {
 		{400, "application/json", `{"error":{"message":"%s"}}`},
 		{500, "text/plain", `bad key %s`},
 	} {
-		for _, key := range []string{all, some} {
+		for _, key := range []string{all, some, base64.StdEncoding.EncodeToString([]byte("user:" + canary)), percent, hex.EncodeToString([]byte(canary))} {
 			for _, n := range []int{1, 9, 1000} {
 				text := fmt.Sprintf(tt.format, key)
 				h := newHouse(t, broker.Options{}, func(w http.ResponseWriter, r *http.Request) {
@@ -216,7 +220,7 @@ func TestAttackSpelledKeyInAnswers(t *testing.T) {
 				})
 				socket, _ := h.start(broker.Agent{ID: "a"})
 				_, answer := h.ask(socket, "{}")
-				if strings.Contains(answer, `\u0037`) || !strings.Contains(answer, "[key]") && !strings.Contains(answer, "***") {
+				if strings.Contains(answer, `\u0037`) || strings.Contains(answer, key[10:20]) || !strings.Contains(answer, "[key]") && !strings.Contains(answer, "***") {
 					t.Errorf("%d %s in pieces of %d: %s", tt.status, tt.media, n, answer)
 				}
 			}
