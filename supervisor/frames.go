@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -110,6 +111,10 @@ func (s *agentState) conclude(t *Turn, r protocol.Response) {
 		} else {
 			s.finish(t, Cancelled, reason)
 		}
+	case t.end == nil: // what it did not end it may still be at
+		s.finish(t, Erred, &ChildError{Command: r.Command, Message: "the child answered without the agent_end of this turn"})
+	case t.end.StopReason == protocol.StopError:
+		s.finish(t, Erred, &ChildError{Command: r.Command, Message: cmp.Or(t.fault, "the turn ended with an error that the child did not name")})
 	default:
 		s.finish(t, Completed, nil)
 	}

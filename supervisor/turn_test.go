@@ -204,12 +204,45 @@ func TestRefusalAfterEarlyResponse(t *testing.T) {
 	run(t, plan, func(h *house) {
 		a := h.start("alice")
 		early, next := h.prompt(a, "1", ""), h.prompt(a, "2", "")
-		h.outcome(early, supervisor.Completed)
+		h.outcome(early, supervisor.Erred)
 		r := h.outcome(next, supervisor.Erred)
 		if e, ok := errors.AsType[*supervisor.ChildError](r.Err); !ok || e.Message != "another prompt is in flight" {
 			h.Errorf("error = %v, want the child's", r.Err)
 		}
 	})
+}
+
+// A success without the end of its turn, or whose end says that the turn failed, is no success:
+// a child that answered at once, and did nothing, had completed.
+func TestSuccessWithoutAnEnd(t *testing.T) {
+	for name, tt := range map[string]struct {
+		play func(c *supervisortest.Child, p protocol.Prompt)
+		want string
+	}{
+		"no end":          {func(*supervisortest.Child, protocol.Prompt) {}, "without the agent_end of this turn"},
+		"of another turn": {func(c *supervisortest.Child, _ protocol.Prompt) { c.Emit(protocol.AgentEnd{TurnID: "other"}) }, "without the agent_end of this turn"},
+		"failed, unnamed": {func(c *supervisortest.Child, p protocol.Prompt) {
+			c.Emit(protocol.AgentEnd{TurnID: p.ID, StopReason: protocol.StopError})
+		}, "did not name"},
+		"failed, and named": {func(c *supervisortest.Child, p protocol.Prompt) {
+			c.Emit(protocol.Error{ID: &p.ID, Message: "no milk"})
+			c.Emit(protocol.AgentEnd{TurnID: p.ID, StopReason: protocol.StopError})
+		}, "no milk"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play := supervisortest.Play{Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+				c.Say("half")
+				tt.play(c, p)
+				c.Respond(p, map[string]bool{"ok": true})
+			}}
+			run(t, always(play), func(h *house) {
+				r := h.outcome(h.prompt(h.start("alice"), "1", "x"), supervisor.Erred)
+				if e, ok := errors.AsType[*supervisor.ChildError](r.Err); !ok || !strings.Contains(e.Message, tt.want) || r.Text != "half" {
+					h.Errorf("%q, %v, want %s", r.Text, r.Err, tt.want)
+				}
+			})
+		})
+	}
 }
 
 func TestUnsendablePrompt(t *testing.T) {
