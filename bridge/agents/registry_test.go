@@ -232,7 +232,7 @@ func TestCheckSame(t *testing.T) {
 		`"approvals":"ask"`:             "approvals",
 		`"parent_agent_id":"parent"`:    "parent_agent_id",
 		`"disable_tools":["read_file"]`: "disable_tools",
-		`"allowed_write_paths":["/"]`:   "allowed_write_paths",
+		`"allowed_write_paths":["/w"]`:  "allowed_write_paths",
 		`"network":["a.test"]`:          "network",
 		`"limits":{"tokens":8}`:         "limits",
 		`"env":{"A":"b"},"model":"x"`:   "model, env",

@@ -263,3 +263,26 @@ func TestCheckEnv(t *testing.T) {
 		}
 	}
 }
+
+// The root of the file system is refused among the only paths that may be changed, however it is written: that is no
+// bound, and read like one.
+func TestWritableRoot(t *testing.T) {
+	for params, want := range map[string]string{
+		`{"write_paths":["/srv","/"]}`: "write_paths[1]: it is every file of the machine: name the directories that are meant",
+		`{"write_paths":["/srv/../"]}`: "write_paths[0]: it is every file",
+		`{"write_paths":["//"]}`:       "write_paths[0]: it is every file",
+		`{"write_paths":[]}`:           "",
+		`{"write_paths":["/srv/."]}`:   "",
+		`{"allowed_paths":["/"]}`:      "",
+		`{"blocked_paths":["/"]}`:      "",
+		`{"write_paths":["srv"]}`:      "write_paths[0]: want an absolute path",
+	} {
+		_, err := api.Decode[api.SetPermissionsParams]([]byte(params))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", params, err, want)
+		}
+	}
+	if _, err := api.Decode[api.CreateAgentParams]([]byte(`{"agent_id":"a","allowed_write_paths":["/"]}`)); err == nil || !strings.Contains(err.Error(), "allowed_write_paths[0]: it is every file") {
+		t.Errorf("create_agent: %v", err)
+	}
+}

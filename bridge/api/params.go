@@ -303,6 +303,9 @@ func (p CreateAgentParams) checkPermissions() error {
 	if err := checkPaths("allowed_write_paths", protocol.Value(p.AllowedWritePaths)); err != nil {
 		return err
 	}
+	if err := checkWritable("allowed_write_paths", protocol.Value(p.AllowedWritePaths)); err != nil {
+		return err
+	}
 	if err := checkHosts("network", protocol.Value(p.Network)); err != nil {
 		return err
 	}

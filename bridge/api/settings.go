@@ -247,6 +247,9 @@ func (p SetPermissionsParams) check() error {
 			return err
 		}
 	}
+	if err := checkWritable("write_paths", protocol.Value(p.WritePaths)); err != nil {
+		return err
+	}
 	if err := checkHosts("network", protocol.Value(p.Network)); err != nil {
 		return err
 	}
@@ -274,6 +277,14 @@ func checkPaths(param string, paths []string) error {
 		if !path.IsAbs(one) || strings.Contains(one, "\x00") {
 			return Invalid(fmt.Sprintf("%s[%d]", param, i), "want an absolute path")
 		}
+	}
+	return nil
+}
+
+// checkWritable refuses the root of the file system among the only paths that may be changed.
+func checkWritable(param string, paths []string) error {
+	if i := rights.Everything(paths); i >= 0 {
+		return Invalid(fmt.Sprintf("%s[%d]", param, i), "it %s", rights.NotEverything)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func addBackup(app *cli.App) {
 		},
 	}
 	for _, cmd := range []*cobra.Command{save, restore} {
-		withoutFlags(cmd, "it needs no server", "port", "server", "ca", "api-key", "json", "output")
+		cli.Without(cmd, "it needs no server", "port", "server", "ca", "api-key", "json", "output")
 		app.Add(cmd)
 	}
 }

@@ -74,7 +74,7 @@ func addChaos(app *cli.App) {
 	for _, internal := range []string{"dir", "mount", "disk"} {
 		_ = cmd.Flags().MarkHidden(internal) // they exist
 	}
-	withoutFlags(cmd, "its server and home are its own", "home", "port", "server", "ca", "api-key", "json", "output")
+	cli.Without(cmd, "its server and home are its own", "home", "port", "server", "ca", "api-key", "json", "output")
 	app.Add(cmd)
 }
 

@@ -91,6 +91,6 @@ func clusterInitCommand(app *cli.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&c.Name, "name", "nexus", "`NAME` of the cluster")
-	withoutFlags(cmd, "it needs no server", "port", "server", "ca", "api-key", "home")
+	cli.Without(cmd, "it needs no server", "port", "server", "ca", "api-key", "home")
 	return cmd
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"nexus.internal/cmd/internal/cli"
@@ -24,7 +25,7 @@ func configCommand(app *cli.App) *cobra.Command {
 		Args:  cli.VerbsOnly,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(&cobra.Command{
+	cmd.AddCommand(cli.Without(&cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check a configuration as nexus serve reads it (default: config.json in the home)",
 		Long: "Check a configuration as nexus serve reads it: FILE, or config.json in the home and the mcp.json beside it.\n" +
@@ -32,7 +33,7 @@ func configCommand(app *cli.App) *cobra.Command {
 			"still starts, such as a key missing in this environment, is a warning on stderr. --json prints both on stdout.",
 		Args: cli.Args(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return checkConfig(app, strings.Join(args, "")) },
-	}, &cobra.Command{
+	}, "it needs no server", "port", "server", "ca", "api-key"), cli.Without(&cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of config.json, for editors",
 		Args:  cli.Args(0, 0),
@@ -41,10 +42,13 @@ func configCommand(app *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if app.Structured() {
+				return app.PrintValue(jsontext.Value(text))
+			}
 			_, err = app.Stdout.Write(text)
 			return err
 		},
-	})
+	}, "it needs neither a server nor a home", "port", "server", "ca", "api-key", "home"))
 	return cmd
 }
 

@@ -39,7 +39,7 @@ func doctorCommand(app *cli.App) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&child, "child", "", "path of nexus-child (default: beside nexus, then on PATH)")
 	cmd.Flags().BoolVar(&online, "online", false, "ask a model of each provider for one token")
-	return cmd
+	return cli.Without(cmd, "it looks at the server of the home", "port", "server", "ca")
 }
 
 // The states of a finding.

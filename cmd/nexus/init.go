@@ -30,7 +30,7 @@ func initCommand(app *cli.App) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error { return writeSample(app, force) },
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "replace the config.json that is there")
-	return cmd
+	return cli.Without(cmd, "it needs no server", "port", "server", "ca", "api-key")
 }
 
 func writeSample(app *cli.App, force bool) error {

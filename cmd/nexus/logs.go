@@ -37,7 +37,7 @@ func logsCommand(app *cli.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&v.dir, "log-dir", "", "directory of the logs (default: the configuration's, else logs/sessions in the home)")
-	withoutFlags(cmd, "it needs no server", "port", "server", "ca", "api-key")
+	cli.Without(cmd, "it needs no server", "port", "server", "ca", "api-key")
 	cmd.AddCommand(v.listCommand(), v.showCommand(), v.searchCommand(), v.cleanCommand())
 	return cmd
 }

@@ -49,7 +49,7 @@ func probeCommand(app *cli.App) *cobra.Command {
 	f.StringVar(&p.protocol, "protocol", "", "how the program is spoken to (default: found out): "+strings.Join(protocol.ProgramProtocols(), ", "))
 	f.StringVar(&p.svg, "svg", "", "write the card as a picture, too, to `FILE`")
 	f.StringArrayVar(&p.env, "env", nil, "variable `NAME=VALUE` of the program, in the place of what it would find the played model by; may be repeated")
-	return cmd
+	return cli.Without(cmd, "it needs neither a server nor a home", "port", "server", "ca", "api-key", "home")
 }
 
 func (p *probing) run(ctx context.Context, command []string) error {

@@ -137,7 +137,7 @@ func serveCommand(app *cli.App) *cobra.Command {
 	cmd.Flags().BoolVar(&o.rawLog, "raw-log", false, "log sessions with every event, as JSON lines")
 	o.remote.flags(cmd.Flags())
 	o.cluster.flags(cmd.Flags())
-	withoutFlags(cmd, "a server makes a key of its own and prints its address and the path of that key", "api-key", "server", "ca", "json", "output")
+	cli.Without(cmd, "a server makes a key of its own and prints its address and the path of that key", "api-key", "server", "ca", "json", "output")
 	flagUsage(cmd, "port", "port to listen on, the same as PORT (default: $NEXUS_PORT, then 8765)")
 	return cmd
 }

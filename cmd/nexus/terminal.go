@@ -58,8 +58,10 @@ func (v *conversation) chosen() (n int) {
 	return n
 }
 
-func (v *conversation) check() error {
+func (v *conversation) check(f *pflag.FlagSet) error {
 	switch {
+	case f.Changed("output") || f.Changed("json"):
+		return cli.Usage("--output and --json are for verbs, as in nexus list --json: a talk is text")
 	case v.chosen() > 1:
 		return cli.Usage("--resume, --fresh, --session and --agent exclude each other")
 	case v.yolo && v.o.Preset != "":
@@ -72,7 +74,7 @@ func (v *conversation) check() error {
 
 // run is the work of nexus without a verb.
 func (v *conversation) run(cmd *cobra.Command, app *cli.App) error {
-	if err := v.check(); err != nil {
+	if err := v.check(cmd.Flags()); err != nil {
 		return err
 	}
 	typed, drawn := cli.IsTerminal(app.Stdin), cli.IsTerminal(app.Stdout)
@@ -92,6 +94,15 @@ func (v *conversation) run(cmd *cobra.Command, app *cli.App) error {
 	if err := v.place(); err != nil {
 		return err
 	}
+	once := !typed && !v.o.Plain
+	v.o.Stdin = app.Stdin
+	if once { // before a server is started for it
+		message, err := cli.ReadMessage(app.Stdin, "-")
+		if err != nil {
+			return err
+		}
+		v.o.Stdin = strings.NewReader(message)
+	}
 	c, err := v.reach(cmd.Context(), app)
 	if err != nil {
 		return err
@@ -105,7 +116,7 @@ func (v *conversation) run(cmd *cobra.Command, app *cli.App) error {
 	if typed {
 		v.o.Terminal, _ = app.Stdin.(*os.File)
 	}
-	v.o.Version, v.o.Stdin, v.o.Stdout, v.o.Stderr = app.Version, app.Stdin, app.Stdout, app.Stderr
+	v.o.Version, v.o.Stdout, v.o.Stderr = app.Version, app.Stdout, app.Stderr
 	if v.o.Environ, v.o.Home, err = app.Found(); err != nil {
 		return err
 	}
@@ -116,7 +127,7 @@ func (v *conversation) run(cmd *cobra.Command, app *cli.App) error {
 		v.o.Server = fmt.Sprintf("the server on port %d has proved to be that of %s", app.Port, v.o.Home)
 	}
 	switch {
-	case !typed && !v.o.Plain:
+	case once:
 		return terminal.Once(cmd.Context(), c, v.o)
 	case !drawn || dumb(app.Environ):
 		v.o.Plain = true

@@ -71,6 +71,16 @@ func Clean(p protocol.Permissions) (_ protocol.Permissions, err error) {
 	return p, err
 }
 
+// NotEverything says why the root of the file system is no path that may be changed.
+const NotEverything = "is every file of the machine: name the directories that are meant"
+
+// Everything is the index of the root of the file system in a list of the only paths that may be changed; -1
+// where it is not there. Who gives permissions is refused such a list (NotEverything): it reads as a bound, and
+// lets each program change what the user may. What a session has saved stays.
+func Everything(writePaths []string) int {
+	return slices.IndexFunc(writePaths, func(path string) bool { return filepath.IsAbs(path) && filepath.Clean(path) == "/" })
+}
+
 // paths cleans a list of paths. It stays nil if it was, and empty if it was.
 func paths(member string, list []string) ([]string, error) {
 	for i, path := range list {

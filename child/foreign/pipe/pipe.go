@@ -5,7 +5,7 @@
 //	session, err := driver.Open(ctx, opening)
 //
 // Each prompt has a process of its own, which has no memory of the one before. Exit status 0 is an
-// answer; any other is a failed turn, and what was written until then is kept. A cancel kills the
+// answer, if it wrote something; else the turn failed, and what was written until then is kept. A cancel kills the
 // process with all that it started. See SPEC.md §4.11.
 package pipe
 
@@ -55,14 +55,17 @@ func (s *session) Prompt(ctx context.Context, p foreign.Prompt, sink foreign.Sin
 	}
 	var writing sync.WaitGroup
 	writing.Go(func() { _ = program.WriteAll(text) }) // one that does not read all may answer even so
-	pass(program, sink)
+	wrote := pass(program, sink)
 	end := program.End()
 	writing.Wait()
 	switch {
 	case ctx.Err() != nil:
 		return foreign.Done{Stop: protocol.StopAborted}, nil
-	case !program.Succeeded():
+	case !program.Succeeded() || !wrote:
 		message := end.Error()
+		if !wrote {
+			message += " and wrote nothing to stdout"
+		}
 		if said := program.Complaint(); said != "" {
 			message += ": " + said
 		}
@@ -72,12 +75,13 @@ func (s *session) Prompt(ctx context.Context, p foreign.Prompt, sink foreign.Sin
 }
 
 // pass passes on what the program writes, as whole characters.
-func pass(program io.Reader, sink foreign.Sink) {
+func pass(program io.Reader, sink foreign.Sink) (wrote bool) {
 	buffer := make([]byte, 32<<10)
 	kept := 0
 	for {
 		n, err := program.Read(buffer[kept:])
 		n += kept
+		wrote = wrote || n > 0
 		whole := n
 		if err == nil {
 			whole -= textcut.Partial(buffer[:n])
@@ -85,7 +89,7 @@ func pass(program io.Reader, sink foreign.Sink) {
 		sink.Text(string(buffer[:whole]))
 		kept = copy(buffer, buffer[whole:n])
 		if err != nil {
-			return
+			return wrote
 		}
 	}
 }

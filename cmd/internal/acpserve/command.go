@@ -41,5 +41,5 @@ func Command(app *cli.App) *cobra.Command {
 	flags.StringVar(&o.model, "model", "", "model of new agents, as ID or PROVIDER/ID (default: the configuration's)")
 	flags.StringVar(&o.preset, "preset", "", "permissions of new agents: trusted, sandboxed, a preset of the configuration, or yolo if server.allow_yolo is set (default: the configuration's)")
 	app.StartFlag(cmd)
-	return cmd
+	return cli.Without(cmd, "what it prints is the Agent Client Protocol", "output", "json")
 }

@@ -258,7 +258,7 @@ func cancel(ctx context.Context, a *App, c *client.Client, args []string) error 
 	}
 	missing := fmt.Errorf("nothing to cancel: request %s of %s is not known or has ended", id, agent)
 	if agent == "" {
-		missing = fmt.Errorf("nothing to cancel: the run %s is not known, or did not end by that", id)
+		missing = fmt.Errorf("nothing to cancel: the run %s is not known or has ended", id)
 	}
 	if !cancelled.Cancelled && agent == "" {
 		agents, err := client.Do(ctx, c, "", api.ListAgents, api.None{})

@@ -55,7 +55,7 @@ func (a *App) help(show func(*cobra.Command, []string)) func(*cobra.Command, []s
 			a.helpErr = unknownVerb(cmd, unknown[0])
 			return
 		}
-		show(cmd, args)
+		withoutRefused(cmd, func() { show(cmd, args) })
 	}
 }
 
@@ -66,6 +66,9 @@ func (a *App) prepare(cmd *cobra.Command) {
 	cmd.InitDefaultHelpFlag()
 	rules := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := checkFlags(cmd); err != nil {
+			return err
+		}
 		if err := checkTexts(cmd, args); err != nil {
 			return err
 		}

@@ -405,7 +405,7 @@ func (t *target) serverEnded(err error, more string) error {
 // for it. Anything but a nexus server is exit status 3, and all is said by then.
 func detect(ctx context.Context, a *App, _ []string) error {
 	if a.Servers() != "" {
-		return Usage("detect looks at a port of this machine: leave out --server and NEXUS_SERVER, or name the port by --port")
+		return Usage("detect looks at a port of this machine: leave out NEXUS_SERVER, or name the port by --port")
 	}
 	home, err := a.Home()
 	if err != nil {

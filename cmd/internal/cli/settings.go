@@ -157,7 +157,7 @@ func (v *prompt) run(ctx context.Context, a *App, c *client.Client, args []strin
 // readText reads a file of text, or stdin for "-".
 func readText(a *App, path string) (string, error) {
 	if path == "-" {
-		return readMessage(a.Stdin, path)
+		return ReadMessage(a.Stdin, path)
 	}
 	data, err := os.ReadFile(path)
 	return string(data), err

@@ -61,7 +61,7 @@ func aboveZero(f *pflag.FlagSet, name string, value time.Duration) error {
 // one is asked whether a turn that was halted goes on.
 func (v *send) run(ctx context.Context, a *App, c *client.Client, args []string) (err error) {
 	agent := args[0]
-	if v.p.Content, err = readMessage(a.Stdin, args[1]); err != nil {
+	if v.p.Content, err = ReadMessage(a.Stdin, args[1]); err != nil {
 		return err
 	}
 	if v.p.Attachments, err = Attachments(v.attach); err != nil {
@@ -157,8 +157,8 @@ func streamed(a *App, parts iter.Seq2[client.Part, error]) (result api.SendResul
 	return result, text.end(), err
 }
 
-// readMessage is the text of MESSAGE, read from stdin for "-".
-func readMessage(stdin io.Reader, arg string) (string, error) {
+// ReadMessage is the text of MESSAGE, read from stdin for "-". It is an error if that is empty, not UTF-8 or too long.
+func ReadMessage(stdin io.Reader, arg string) (string, error) {
 	text, name, fail := arg, "MESSAGE", Usage
 	if arg == "-" {
 		read, err := io.ReadAll(io.LimitReader(stdin, maxStdin+1))
@@ -190,7 +190,7 @@ func notAnswered(a *App, agent string, result api.SendResult) error {
 	case result.StopReason == string(protocol.StopContentFilter):
 		return fmt.Errorf("the answer was cut off by the model's service, which refused or filtered the rest (%s)", result.StopReason)
 	case strings.TrimSpace(protocol.Value(result.Content)) == "":
-		return fmt.Errorf("the model ended the turn without a word: %s shows what was done", a.call("messages "+agent))
+		return fmt.Errorf("the agent ended the turn without a word: %s shows what was done", a.call("messages "+agent))
 	}
 	return nil
 }

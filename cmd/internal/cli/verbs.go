@@ -25,7 +25,19 @@ type row struct {
 	wakes       bool       // it is about the agent args[0], whose saved session is gone on with if it does not run
 	names       string     // where its values have names (Named); "" if there are none
 	do          verb
+	without     withoutFlags
 	verbs       []row // of its own
+}
+
+// withoutFlags says which flags of all verbs a verb has not, and why.
+type withoutFlags struct {
+	why   string
+	flags []string
+}
+
+// noServer is that of a verb that needs no server.
+func noServer(more ...string) withoutFlags {
+	return withoutFlags{"it needs no server", append([]string{"port", "server", "ca", "api-key"}, more...)}
 }
 
 // verb is the work of a verb.
@@ -65,7 +77,7 @@ const many = 1 << 30
 // verbs are those of nexus-rpc.
 func verbs() []row {
 	return []row{
-		{use: "detect", short: "Report which service listens on the port", do: local(detect)},
+		{use: "detect", short: "Report which service listens on the port", do: local(detect), without: withoutFlags{"it looks at a port of this machine and needs no key", []string{"server", "ca", "api-key"}}},
 		{use: "list [FLAGS]", names: "agents.#.agent_id", start: true, of: api.ListAgents.Row(), do: calls(api.ListAgents, nothing, agentsTable)},
 		{use: "kinds", names: "kinds.#.kind", start: true, of: api.ListKinds.Row(), do: calls(api.ListKinds, nothing, kindsTable)},
 		{use: "nodes", names: "nodes.#.node", of: api.ListNodes.Row(), do: calls(api.ListNodes, nothing, nodesTable)},
@@ -92,7 +104,7 @@ func verbs() []row {
 		},
 		{
 			use: "import FILE…", names: "name", least: 1, most: many, short: "Save sessions of an earlier program, JSON files, under their own names",
-			do: local(importFiles),
+			do: local(importFiles), without: noServer(),
 		},
 		{use: "compact AGENT [FLAGS]", wakes: true, least: 1, most: 1, of: api.Compact.Row(), do: new(compact)},
 		{use: "undo AGENT [FLAGS]", wakes: true, least: 1, most: 1, of: api.Undo.Row(), do: new(undo)},
@@ -124,8 +136,8 @@ func verbs() []row {
 			use: "call METHOD [PARAMS] [FLAGS]", least: 1, most: 2, long: callHelp, do: new(call),
 			short: "Call any method with parameters in JSON and print its result",
 		},
-		{use: "rpc [FLAGS]", start: true, short: "Speak JSON-RPC on stdin and stdout, a line each", long: rpcHelp, do: new(rpcLines)},
-		{use: "version", short: "Print the version of the program", do: local(printVersion)},
+		{use: "rpc [FLAGS]", start: true, short: "Speak JSON-RPC on stdin and stdout, a line each", long: rpcHelp, do: new(rpcLines), without: withoutFlags{"what it prints is JSON-RPC", []string{"output", "json"}}},
+		{use: "version", short: "Print the version of the program", do: local(printVersion), without: noServer("home")},
 	}
 }
 
@@ -191,6 +203,7 @@ func (a *App) command(r row) *cobra.Command {
 			return err
 		},
 	}, r.names)
+	Without(cmd, r.without.why, r.without.flags...)
 	if r.start {
 		a.StartFlag(cmd)
 	}

@@ -101,8 +101,8 @@ func TestSendWithoutAnAnswer(t *testing.T) {
 		{"cut off", `"content":"so far","stop_reason":"max_tokens"`, []string{"so far"}, outcome{1, "so far\n", "cut off at the model's limit of tokens (max_tokens)"}},
 		{"cut off before a word", `"content":"","stop_reason":"max_tokens"`, nil, outcome{1, "", "cut off at the model's limit of tokens (max_tokens)"}},
 		{"filtered", `"content":"so far","stop_reason":"content_filter"`, []string{"so far"}, outcome{1, "so far\n", "refused or filtered the rest (content_filter)"}},
-		{"without a word", `"content":"","stop_reason":"completed"`, nil, outcome{1, "", "the model ended the turn without a word"}},
-		{"an empty line", `"content":"\n\n","stop_reason":"completed"`, []string{"\n", "\n"}, outcome{1, "", "the model ended the turn without a word"}},
+		{"without a word", `"content":"","stop_reason":"completed"`, nil, outcome{1, "", "the agent ended the turn without a word"}},
+		{"an empty line", `"content":"\n\n","stop_reason":"completed"`, []string{"\n", "\n"}, outcome{1, "", "the agent ended the turn without a word"}},
 		{"empty lines before a word", `"content":"\n\nyes","stop_reason":"completed"`, []string{"\n", "\n", "yes"}, outcome{0, "\n\nyes\n", ""}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

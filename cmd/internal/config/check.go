@@ -234,6 +234,9 @@ func (c *Config) checkReferences(f file) error {
 		} else if err != nil {
 			return err
 		}
+		if i := rights.Everything(c.Presets[name].WritePaths); i >= 0 {
+			return &strict.Error{Path: fmt.Sprintf("presets.%s.write_paths[%d]", name, i), Problem: rights.NotEverything}
+		}
 	}
 	if f.AllowedPaths != nil {
 		if _, err := rights.Clean(protocol.Permissions{Preset: rights.Default, AllowedPaths: c.AllowedPaths}); err != nil {

@@ -262,6 +262,7 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"an unknown model of a profile", vendors + `,"profiles":{"p":{"provider":"router","model":"x"}}}`, `member "profiles.p.model" is "x", which no list of models has, and the models of "router" are maker/big, small`},
 		{"an unknown preset of a profile", `{"profiles":{"p":{"preset":"trustd"}}}`, `member "profiles.p.preset" is "trustd", and there is no such preset, want one of yolo, trusted, sandboxed; did you mean "trusted"?`},
 		{"a relative path of a preset", `{"presets":{"p":{"preset":"trusted","write_paths":["/a","b"]}}}`, `member "presets.p.write_paths[1]" is "b", want an absolute path`},
+		{"a preset that may write everything", `{"presets":{"p":{"preset":"trusted","write_paths":["/a","/b/.."]}}}`, `member "presets.p.write_paths[1]" is every file of the machine: name the directories that are meant`},
 		{"an empty mode of a preset", `{"presets":{"p":{"preset":"trusted","tools":{"shell":{"mode":""}}}}}`, `member "presets.p.tools.shell.mode" is "", want allow, ask or deny`},
 		{"an unknown mode of a preset", `{"presets":{"p":{"preset":"trusted","tools":{"shell":{"mode":"never"}}}}}`, `member "presets.p.tools.shell.mode" is "never", want allow, ask or deny`},
 		{"an unknown model of a role", vendors + `,"roles":{"planner":{"agent_id":"a","model":"router/x"}}}`, `member "roles.planner.model" is "router/x"`},

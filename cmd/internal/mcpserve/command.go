@@ -35,7 +35,7 @@ func Command(app *cli.App) *cobra.Command {
 		},
 	}
 	app.StartFlag(cmd)
-	return cmd
+	return cli.Without(cmd, "what it prints is the Model Context Protocol", "output", "json")
 }
 
 // maxCalls is how many calls of tools run at once; one more is a tool error.

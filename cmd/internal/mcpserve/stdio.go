@@ -126,6 +126,9 @@ func (s *stdio) refuse(id jsonrpc.ID, details string) error {
 
 // Write implements [mcp.Connection].
 func (s *stdio) Write(_ context.Context, message sdk.Message) error {
+	if r, ok := message.(*sdk.Response); ok {
+		message = coded(r)
+	}
 	line, err := sdk.EncodeMessage(message)
 	if err != nil {
 		return fmt.Errorf("encode a message: %w", err)
@@ -138,6 +141,15 @@ func (s *stdio) Write(_ context.Context, message sdk.Message) error {
 		s.changed.Broadcast()
 	}
 	return err
+}
+
+// coded is an answer whose error has a code: the SDK gives 0, which is none of JSON-RPC, to what came before
+// initialize, where the protocol takes nothing but pings.
+func coded(r *sdk.Response) *sdk.Response {
+	if e, ok := errors.AsType[*sdk.Error](r.Error); r.Error == nil || ok && e.Code != 0 {
+		return r
+	}
+	return &sdk.Response{ID: r.ID, Error: &sdk.Error{Code: sdk.CodeInvalidRequest, Message: r.Error.Error()}}
 }
 
 func (s *stdio) write(line []byte) error {

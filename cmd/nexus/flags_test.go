@@ -1,0 +1,144 @@
+package main_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// commonFlags are those of all verbs.
+var commonFlags = []string{"api-key", "home", "json", "output", "port"}
+
+// refusedFlags are, of each verb that does not honour all of commonFlags, those that it refuses. A verb
+// without a line here uses each of them: see that it does before you leave it out.
+var refusedFlags = map[string]string{
+	"acp": "json output", "backup": "api-key json output port", "chaos": "api-key home json output port",
+	"cluster backup": "api-key json output port", "cluster init": "api-key home port", "cluster restore": "api-key json output port", "config check": "api-key port", "config schema": "api-key home port",
+	"detect": "api-key", "doctor": "port", "import": "api-key port", "init": "api-key port",
+	"logs clean": "api-key port", "logs list": "api-key port", "logs search": "api-key port", "logs show": "api-key port",
+	"mcp": "json output", "probe": "api-key home port", "restore": "api-key json output port", "rpc": "json output",
+	"serve": "api-key json output", "version": "api-key home port",
+}
+
+// Each flag of all verbs is used by a verb, or is refused by it and not in its help: `nexus config schema -o
+// yaml`, `nexus init --port` and `nexus logs list --port` took them without a word.
+func TestFlagsAreUsedOrRefused(t *testing.T) {
+	run := func(args ...string) (string, int) {
+		cmd := exec.Command(filepath.Join(programs, "nexus"), args...)
+		cmd.Env = []string{"NEXUS_HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"}
+		out, err := cmd.CombinedOutput()
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			return string(out), exit.ExitCode()
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		return string(out), 0
+	}
+	verbs := regexp.MustCompile(`(?m)^  ([a-z]+) {1,}\S`)
+	flags := regexp.MustCompile(`(?m)^(?:  -., |      )--([a-z-]+)\b`)
+	seen := 0
+	var starting []string // those that start a server
+	var walk func(verb ...string)
+	walk = func(verb ...string) {
+		help, _ := run(append(slices.Clone(verb), "--help")...)
+		if _, below, found := strings.Cut(help, "Available Commands:\n"); found {
+			below, _, _ = strings.Cut(below, "\n\n")
+			for _, match := range verbs.FindAllStringSubmatch(below, -1) {
+				if match[1] != "completion" && match[1] != "help" { // cobra's
+					walk(append(slices.Clone(verb), match[1])...)
+				}
+			}
+			return
+		}
+		seen++
+		name := strings.Join(verb, " ")
+		refused := strings.Fields(refusedFlags[name])
+		var shown []string
+		for _, match := range flags.FindAllStringSubmatch(help, -1) {
+			shown = append(shown, match[1])
+		}
+		if slices.Contains(shown, "no-start") {
+			starting = append(starting, strings.NewReplacer("mcp", "nexus mcp", "acp", "nexus acp").Replace(name))
+		}
+		for _, flag := range commonFlags {
+			if no := slices.Contains(refused, flag); no == slices.Contains(shown, flag) {
+				t.Errorf("the help of %s: --%s is shown: %t", name, flag, !no)
+			} else if !no {
+				continue
+			}
+			value := map[string]string{"json": "", "port": "=1", "output": "=yaml"}[flag]
+			if flag == "home" || flag == "api-key" {
+				value = "=x"
+			}
+			if out, status := run(append(slices.Clone(verb), "--"+flag+value)...); status != 2 || !strings.Contains(out, name+" has no --"+flag+": ") {
+				t.Errorf("%s --%s: exit status %d, %s", name, flag, status, out)
+			}
+		}
+	}
+	walk()
+	if seen < 50 {
+		t.Errorf("only %d verbs were found", seen)
+	}
+	page, err := os.ReadFile("../OPERATIONS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, sentence, _ := strings.Cut(string(page), "**Starting a server.** If ")
+	sentence, _, _ = strings.Cut(sentence, " finds no server")
+	var told []string
+	for _, match := range regexp.MustCompile("`([a-z ]+)`").FindAllStringSubmatch(sentence, -1) {
+		told = append(told, match[1])
+	}
+	slices.Sort(told)
+	if slices.Sort(starting); !slices.Equal(told, starting) {
+		t.Errorf("cmd/OPERATIONS.md has %q, and --no-start have %q", told, starting)
+	}
+	if out, status := run("--fresh", "--json"); status != 2 || !strings.Contains(out, "are for verbs") {
+		t.Errorf("a talk with --json: exit status %d, %s", status, out)
+	}
+	if out, status := run("config", "schema", "-o", "yaml"); status != 0 || !strings.HasPrefix(out, "\"$schema\":") && !strings.HasPrefix(out, "$schema:") {
+		t.Errorf("config schema as YAML: exit status %d, %.200s", status, out)
+	}
+}
+
+// A message that cannot be sent starts no server: `echo | nexus --fresh` did, and left it.
+func TestMessageIsReadBeforeAServerIsStarted(t *testing.T) {
+	for message, want := range map[string]string{" \n": "the message on stdin is empty", "\xff": "the message on stdin is not UTF-8"} {
+		home := filepath.Join(t.TempDir(), "home")
+		cmd := exec.Command(filepath.Join(programs, "nexus"), "--fresh")
+		cmd.Env, cmd.Stdin = []string{"NEXUS_HOME=" + home, "PATH=/usr/bin:/bin"}, strings.NewReader(message)
+		out, err := cmd.CombinedOutput()
+		endLeftOver(home)
+		if _, is := errors.AsType[*exec.ExitError](err); !is || !strings.Contains(string(out), want) {
+			t.Errorf("%q: %v, %s", message, err, out)
+		}
+		if _, err := os.Stat(home); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%q: a server was started: %v", message, err)
+		}
+	}
+}
+
+// What comes before initialize is answered with a code of JSON-RPC; it was 0.
+func TestMCPBeforeInitialize(t *testing.T) {
+	cmd := exec.Command(filepath.Join(programs, "nexus"), "mcp", "--no-start")
+	cmd.Env = []string{"NEXUS_HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"}
+	cmd.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}
+{"jsonrpc":"2.0","id":"two","method":"tools/call","params":{"name":"status"}}
+{"jsonrpc":"2.0","id":3,"method":"no/such"}
+{"jsonrpc":"2.0","id":4,"method":"ping"}
+`)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"id":1,"error":{"code":-32600,`, `"id":"two","error":{"code":-32600,`, `"id":3,"error":{"code":-32600,`, `"id":4,"result":{}`} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %s in %s", want, out)
+		}
+	}
+}
