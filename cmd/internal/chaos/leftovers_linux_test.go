@@ -94,7 +94,11 @@ func TestProcessesWith(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		found := chaos.ProcessesWith(nobody, "no such thing", mark)
+		var found []string
+		for began := time.Now(); time.Since(began) < 10*time.Second && len(found) == 0; {
+			// As a program becomes another one there is a moment at which it has neither.
+			found = chaos.ProcessesWith(nobody, "no such thing", mark)
+		}
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if len(found) != 1 || !strings.HasPrefix(found[0], "process "+strconv.Itoa(cmd.Process.Pid)+": ") {
