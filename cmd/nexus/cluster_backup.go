@@ -94,7 +94,7 @@ func clusterBackupCommand(app *cli.App) *cobra.Command {
 			return saveCluster(ctx, app, args[0])
 		},
 	}
-	cli.Without(cmd, "it asks the server of the home", "port", "api-key", "json", "output")
+	cli.Without(cmd, "it asks the server of the home", "port", "server", "ca", "api-key", "json", "output")
 	return cmd
 }
 
@@ -112,7 +112,7 @@ func clusterRestoreCommand(app *cli.App) *cobra.Command {
 			return restoreHome(ctx, app, args[0])
 		},
 	}
-	cli.Without(cmd, "it needs no server", "port", "api-key", "json", "output")
+	cli.Without(cmd, "it needs no server", "port", "server", "ca", "api-key", "json", "output")
 	return cmd
 }
 

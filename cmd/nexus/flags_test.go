@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -9,21 +10,25 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // commonFlags are those of all verbs.
-var commonFlags = []string{"api-key", "home", "json", "output", "port"}
+var commonFlags = []string{"api-key", "ca", "home", "json", "output", "port", "server"}
 
 // refusedFlags are, of each verb that does not honour all of commonFlags, those that it refuses. A verb
 // without a line here uses each of them: see that it does before you leave it out.
 var refusedFlags = map[string]string{
-	"acp": "json output", "backup": "api-key json output port", "chaos": "api-key home json output port",
-	"cluster backup": "api-key json output port", "cluster init": "api-key home port", "cluster restore": "api-key json output port", "config check": "api-key port", "config schema": "api-key home port",
-	"detect": "api-key", "doctor": "port", "import": "api-key port", "init": "api-key port",
-	"logs clean": "api-key port", "logs list": "api-key port", "logs search": "api-key port", "logs show": "api-key port",
-	"mcp": "json output", "probe": "api-key home port", "restore": "api-key json output port", "rpc": "json output",
-	"serve": "api-key json output", "version": "api-key home port",
+	"acp": "json output", "backup": elsewhere + "json output", "chaos": elsewhere + "home json output",
+	"cluster backup": elsewhere + "json output", "cluster init": elsewhere + "home", "cluster restore": elsewhere + "json output",
+	"config check": elsewhere, "config schema": elsewhere + "home", "detect": "api-key ca server", "doctor": "ca port server",
+	"import": elsewhere, "init": elsewhere, "logs clean": elsewhere, "logs list": elsewhere, "logs search": elsewhere, "logs show": elsewhere,
+	"mcp": "json output", "probe": elsewhere + "home", "restore": elsewhere + "json output", "rpc": "json output",
+	"serve": "api-key ca json output server", "version": elsewhere + "home",
 }
+
+// elsewhere are the flags that say where a server is and how one is let in.
+const elsewhere = "api-key ca port server "
 
 // Each flag of all verbs is used by a verb, or is refused by it and not in its help: `nexus config schema -o
 // yaml`, `nexus init --port` and `nexus logs list --port` took them without a word.
@@ -72,7 +77,7 @@ func TestFlagsAreUsedOrRefused(t *testing.T) {
 				continue
 			}
 			value := map[string]string{"json": "", "port": "=1", "output": "=yaml"}[flag]
-			if flag == "home" || flag == "api-key" {
+			if value == "" && flag != "json" {
 				value = "=x"
 			}
 			if out, status := run(append(slices.Clone(verb), "--"+flag+value)...); status != 2 || !strings.Contains(out, name+" has no --"+flag+": ") {
@@ -119,6 +124,31 @@ func TestMessageIsReadBeforeAServerIsStarted(t *testing.T) {
 		}
 		if _, err := os.Stat(home); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%q: a server was started: %v", message, err)
+		}
+	}
+}
+
+// A server that cannot be meant is refused before stdin is read: where a pipe stays open, it never was.
+func TestServerIsCheckedBeforeStdinIsRead(t *testing.T) {
+	for flags, want := range map[string]string{
+		"--connect=ftp://x":                               "--connect takes http://127.0.0.1:PORT, or https://HOST:PORT",
+		"--connect=https://x/y":                           "want http://127.0.0.1:PORT, or https://HOST:PORT",
+		"--connect=http://127.0.0.1:70000":                "must be from 1 to 65535",
+		"--connect=http://127.0.0.1:1 --server=https://x": "--server and --connect with a URL exclude each other",
+		"--fresh --server=ftp://x":                        "--server: server URL",
+		"--fresh --server=https://127.0.0.1:1 --port=1":   "--server and --port exclude each other",
+		"--fresh --connect=https://127.0.0.1:1 --port=1":  "--server and --port exclude each other",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		cmd := exec.CommandContext(ctx, filepath.Join(programs, "nexus"), strings.Fields(flags)...)
+		cmd.Env = []string{"NEXUS_HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"}
+		if _, err := cmd.StdinPipe(); err != nil { // nothing is written, and it is closed after the end
+			t.Fatal(err)
+		}
+		out, err := cmd.CombinedOutput()
+		cancel()
+		if exit, is := errors.AsType[*exec.ExitError](err); !is || exit.ExitCode() != 2 || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v, %s", flags, err, out)
 		}
 	}
 }

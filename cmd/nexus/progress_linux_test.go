@@ -38,8 +38,8 @@ func TestAPlanAtATerminal(t *testing.T) {
 	}
 	s.call("/", "cancel", `{"request_id":"r"}`)
 
-	// Sessions of an earlier program, likewise.
-	p = inTerminal(t, s.home, dir, 80, append(rpc, "import", scenario, plan)...)
+	// Sessions of an earlier program, likewise, which need no server.
+	p = inTerminal(t, s.home, dir, 80, rpc[0], "import", scenario, plan)
 	if err := p.leaves(); err == nil || strings.Contains(p.text(), "of 2 files") {
 		t.Errorf("it ended with %v:\n%s", err, p.text())
 	}

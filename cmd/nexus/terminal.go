@@ -62,6 +62,8 @@ func (v *conversation) check(f *pflag.FlagSet) error {
 	switch {
 	case f.Changed("output") || f.Changed("json"):
 		return cli.Usage("--output and --json are for verbs, as in nexus list --json: a talk is text")
+	case f.Changed("server") && v.connect != "" && v.connect != noURL:
+		return cli.Usage("--server and --connect with a URL exclude each other")
 	case v.chosen() > 1:
 		return cli.Usage("--resume, --fresh, --session and --agent exclude each other")
 	case v.yolo && v.o.Preset != "":
@@ -92,6 +94,9 @@ func (v *conversation) run(cmd *cobra.Command, app *cli.App) error {
 		return err
 	}
 	if err := v.place(); err != nil {
+		return err
+	}
+	if err := v.setServer(app); err != nil {
 		return err
 	}
 	once := !typed && !v.o.Plain
@@ -141,21 +146,25 @@ func (v *conversation) place() (err error) {
 	return err
 }
 
-// reach finds the server, or starts one.
-func (v *conversation) reach(ctx context.Context, app *cli.App) (*client.Client, error) {
-	if v.connect != "" && v.connect != noURL {
-		at, err := client.CheckURL(v.connect)
-		switch {
-		case strings.HasPrefix(v.connect, "https://"):
-			app.SetServers(v.connect)
-		case err != nil || at.Port() == "":
-			return nil, cli.Usage("--connect takes http://127.0.0.1:PORT, or https://HOST:PORT and others after commas, not %q", v.connect)
-		default:
-			if err := app.SetPort(at.Port()); err != nil {
-				return nil, err
-			}
+// setServer takes the URL of --connect, and refuses what names no server.
+func (v *conversation) setServer(app *cli.App) error {
+	at, err := client.CheckURL(v.connect)
+	switch {
+	case v.connect == "" || v.connect == noURL:
+	case strings.HasPrefix(v.connect, "https://"):
+		app.SetServers(v.connect)
+	case err != nil || at.Port() == "":
+		return cli.Usage("--connect takes http://127.0.0.1:PORT, or https://HOST:PORT and others after commas, not %q", v.connect)
+	default:
+		if err := app.SetPort(at.Port()); err != nil {
+			return err
 		}
 	}
+	return app.CheckServers()
+}
+
+// reach finds the server, or starts one.
+func (v *conversation) reach(ctx context.Context, app *cli.App) (*client.Client, error) {
 	app.ServeFlags = append(app.ServeFlags, "--log-sessions") // somebody talks
 	if v.logDir != "" {
 		dir, err := filepath.Abs(v.logDir)

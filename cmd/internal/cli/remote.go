@@ -46,18 +46,30 @@ func (t *target) authorities() string {
 	return t.getenv(fromCA)
 }
 
-// connectRemote is Connect for a server that was named by its addresses. None is started.
-func (a *App) connectRemote(ctx context.Context, cfg *config.Config) (*client.Client, error) {
-	urls := a.Servers()
-	if a.server != "" && a.portFrom == fromFlag {
-		return nil, Usage("--server and --port exclude each other")
+// CheckServers is a usage error for addresses that are none, and for a port beside them. Connect checks them, too.
+func (t *target) CheckServers() error {
+	urls := t.Servers()
+	if urls == "" {
+		return nil
+	}
+	if t.server != "" && t.portFrom == fromFlag {
+		return Usage("--server and --port exclude each other")
 	}
 	if _, err := client.CheckURLs(urls); err != nil {
 		from := "--server"
-		if a.server == "" {
+		if t.server == "" {
 			from = fromServer
 		}
-		return nil, Usage("%s: %v", from, err)
+		return Usage("%s: %v", from, err)
+	}
+	return nil
+}
+
+// connectRemote is Connect for a server that was named by its addresses. None is started.
+func (a *App) connectRemote(ctx context.Context, cfg *config.Config) (*client.Client, error) {
+	urls := a.Servers()
+	if err := a.CheckServers(); err != nil {
+		return nil, err
 	}
 	if a.apiKey == "" && cfg.APIKey == "" {
 		return nil, fmt.Errorf("no API key for %s: give it by --api-key @FILE or NEXUS3_API_KEY, as the key files of a home are of its own server", urls)
