@@ -42,7 +42,7 @@ type Status interface {
 	httpd.Health
 	metrics.ModelStats
 	metrics.SpareStats
-	methods.NodeLister
+	methods.Nodes
 }
 
 // Machines are those of a cluster, seen from one of them.

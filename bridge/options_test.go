@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -142,4 +143,14 @@ func (f figures) Nodes() api.ListNodesResult {
 		Node: "a", State: "up", Labels: map[string]string{"gpu": "none"}, Version: "v1", Processors: 4, Agents: 2, LastHeard: "2026-01-02T03:04:05Z",
 	}}}
 }
+
+func (f figures) Label(set map[string]string, remove []string) (map[string]string, error) {
+	labels := f.Nodes().Nodes[0].Labels
+	maps.Copy(labels, set)
+	for _, label := range remove {
+		delete(labels, label)
+	}
+	return labels, nil
+}
+
 func (f figures) Models() metrics.Models { return metrics.Models{Running: f.running} }

@@ -172,6 +172,10 @@ var (
 		Name: "drain_node", Scope: Global, Effect: Changes,
 		Summary: "Hand over the agents of a machine to the others of its cluster, or end that",
 	}
+	LabelNode = Def[LabelNodeParams, LabelNodeResult]{
+		Name: "label_node", Scope: Global, Effect: Changes,
+		Summary: "Change the labels of a machine of the cluster, by which create_agent places agents, or list them",
+	}
 	ListSessions = Def[ListSessionsParams, ListSessionsResult]{
 		Name: "list_sessions", Scope: Global, Effect: Reads,
 		Summary: "List the saved sessions, the latest used first",
@@ -435,7 +439,7 @@ var (
 // Methods is every method of the façade, in the order of the reference, those of an agent alone
 // last. It must not be changed.
 var Methods = []Method{
-	CreateAgent.Row(), DestroyAgent.Row(), ListAgents.Row(), ListKinds.Row(), ListNodes.Row(), DrainNode.Row(), ListSessions.Row(), LoadSession.Row(), Fork.Row(), SaveSession.Row(), CloneSession.Row(),
+	CreateAgent.Row(), DestroyAgent.Row(), ListAgents.Row(), ListKinds.Row(), ListNodes.Row(), DrainNode.Row(), LabelNode.Row(), ListSessions.Row(), LoadSession.Row(), Fork.Row(), SaveSession.Row(), CloneSession.Row(),
 	RenameSession.Row(), DeleteSession.Row(), GetAgentSummaries.Row(), Discover.Row(), ShutdownServer.Row(), RotateKey.Row(), CreateKey.Row(),
 	ListKeys.Row(), CreatePageCode.Row(), RevokeKey.Row(), ExecuteTask.Row(), CreatePlan.Row(), ValidateCode.Row(), RunPlan.Row(), ListRuns.Row(), GetRun.Row(),
 	UpdateContext.Row(), GetNotes.Row(), Send.Row(), Cancel.Row(), Shutdown.Row(), GetTokens.Row(), GetContext.Row(), GetMessages.Row(), Compact.Row(), NewSession.Row(), Undo.Row(),

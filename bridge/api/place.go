@@ -38,6 +38,22 @@ type (
 		BoundAgents []BoundAgent `json:"bound_agents"`
 	}
 
+	// LabelNodeParams are those of label_node.
+	LabelNodeParams struct {
+		// The machine, by its name; the one that is asked if missing.
+		Node *string `json:"node,omitzero" audit:"text"`
+		// Labels that the machine is to have, by name: what it has of the same name goes. A name has letters, digits, - and _, at most 64; a value at most 64 bytes.
+		Set *map[string]string `json:"set,omitzero" audit:"rule"`
+		// Names of labels that it is not to have any more. Those that it does not have are no error.
+		Remove *[]string `json:"remove,omitzero" audit:"rule"`
+	}
+
+	// LabelNodeResult are the labels that a machine has from now on, also after a restart.
+	LabelNodeResult struct {
+		Node   string            `json:"node"`
+		Labels map[string]string `json:"labels"`
+	}
+
 	// BoundAgent is an agent, or a saved session, that stays on a machine that drains.
 	BoundAgent struct {
 		AgentID string `json:"agent_id"`

@@ -20,11 +20,11 @@ const (
 )
 
 func (m *agentMethods) drainNode(ctx context.Context, _ *rpc.Call, p api.DrainNodeParams) (api.DrainNodeResult, error) {
-	self, on := m.nodes.Nodes(), !protocol.Value(p.Undo)
-	alone := self.Cluster == nil
+	self, err := m.self(p.Node)
+	on, alone := !protocol.Value(p.Undo), self.Cluster == nil
 	switch {
-	case p.Node != nil && *p.Node != self.Node:
-		return api.DrainNodeResult{}, api.Invalid("node", "no machine of that name is known")
+	case err != nil:
+		return api.DrainNodeResult{}, err
 	case alone && on:
 		return api.DrainNodeResult{}, api.Invalid("node", "the server is none of a cluster, so no other machine can have its agents")
 	case alone:
@@ -49,4 +49,22 @@ func (m *agentMethods) drainNode(ctx context.Context, _ *rpc.Call, p api.DrainNo
 			return result, ctx.Err()
 		}
 	}
+}
+
+func (m *agentMethods) labelNode(_ context.Context, _ *rpc.Call, p api.LabelNodeParams) (api.LabelNodeResult, error) {
+	self, err := m.self(p.Node)
+	if err != nil {
+		return api.LabelNodeResult{}, err
+	}
+	labels, err := m.nodes.Label(protocol.Value(p.Set), protocol.Value(p.Remove))
+	return api.LabelNodeResult{Node: self.Node, Labels: labels}, err
+}
+
+// self is what this machine knows of all, if a call is of this one.
+func (m *agentMethods) self(named *string) (api.ListNodesResult, error) {
+	all := m.nodes.Nodes()
+	if named != nil && *named != all.Node {
+		return all, api.Invalid("node", "no machine of that name is known")
+	}
+	return all, nil
 }

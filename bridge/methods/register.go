@@ -23,12 +23,16 @@ type CodeChecker interface {
 	Check(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error)
 }
 
-// NodeLister tells of the machines that the server is one of. It is safe for concurrent use.
-type NodeLister interface{ Nodes() api.ListNodesResult }
+// Nodes are the machines that the server is one of. It is safe for concurrent use.
+type Nodes interface {
+	Nodes() api.ListNodesResult
+	// Label changes the labels of this machine, and returns all. An error of the labels is an [api.Error].
+	Label(set map[string]string, remove []string) (labels map[string]string, err error)
+}
 
 // Options are what the handlers need, all of it.
 type Options struct {
-	Nodes   NodeLister
+	Nodes   Nodes
 	Agents  *agents.Registry
 	Plans   *plan.Runner
 	Tasks   *task.Runner
@@ -47,7 +51,7 @@ type Options struct {
 type (
 	agentMethods struct {
 		agents   *agents.Registry
-		nodes    NodeLister
+		nodes    Nodes
 		turns    *turnMethods
 		requests *rpc.DrainGroup
 	}
@@ -92,6 +96,7 @@ func Register(r *rpc.Router, o Options) {
 	rpc.Handle(r, api.ListKinds, all.kinds)
 	rpc.Handle(r, api.ListNodes, all.listNodes)
 	rpc.Handle(r, api.DrainNode, all.drainNode)
+	rpc.Handle(r, api.LabelNode, all.labelNode)
 	rpc.HandleEverywhere(r, api.GetAgentSummaries, all.summaries, nil, everySummary)
 	rpc.Handle(r, api.ShutdownServer, all.shutdownServer)
 	document := sync.OnceValues(func() (jsontext.Value, error) { return openrpc.Document(o.Version, "http://"+o.Addr) })

@@ -142,7 +142,6 @@ func (r *Router) owner(c *Call) string {
 // place is the other machine that is to answer a call of no agent alone, by what its parameters name; "" for this one.
 func (r *Router) place(c *Call, m api.Method, params any) (machine string, err error) {
 	create, _ := params.(api.CreateAgentParams)
-	drain, _ := params.(api.DrainNodeParams)
 	switch {
 	case c.Forwarded || c.Agent != "":
 		return "", nil
@@ -162,13 +161,24 @@ func (r *Router) place(c *Call, m api.Method, params any) (machine string, err e
 			return machine, nil
 		}
 	}
-	if drain.Node != nil {
-		return r.o.Elsewhere.Node(*drain.Node)
+	if named := namedNode(params); named != nil {
+		return r.o.Elsewhere.Node(*named)
 	}
 	if create.Place == nil {
 		return "", nil
 	}
 	return r.o.Elsewhere.Place(*create.Place)
+}
+
+// namedNode is the machine that a call is of by its name; nil if it names none.
+func namedNode(params any) *string {
+	switch p := params.(type) {
+	case api.DrainNodeParams:
+		return p.Node
+	case api.LabelNodeParams:
+		return p.Node
+	}
+	return nil
 }
 
 // Everywhere is what the machines of a cluster have answered.

@@ -34,7 +34,13 @@ func clusterCommand(app *cli.App) *cobra.Command {
 		RunE:  func(cmd *cobra.Command, args []string) error { return runVerb(cmd, "drain", args) },
 	}
 	drain.Flags().Bool("undo", false, "have the machine take agents again")
-	cmd.AddCommand(clusterInitCommand(app), clusterBackupCommand(app), clusterRestoreCommand(app), status, drain)
+	label := &cobra.Command{
+		Use:   "label [MACHINE] [LABEL…]",
+		Short: "Change the labels of a machine, or list them; the same as label",
+		Long:  cli.LabelHelp,
+		RunE:  func(cmd *cobra.Command, args []string) error { return runVerb(cmd, "label", args) },
+	}
+	cmd.AddCommand(clusterInitCommand(app), clusterBackupCommand(app), clusterRestoreCommand(app), status, drain, label)
 	return cmd
 }
 

@@ -209,6 +209,22 @@ func TestDrain(t *testing.T) {
 	if answer := a.call("/", "create_agent", `{"agent_id":"taken","place":{"node":"b"}}`); gjson.Get(answer, "result.agent_id").Str != "taken" {
 		t.Errorf("a new agent after the undo: %s", answer)
 	}
+	// A label that b is given is known to all, and agents are placed by it.
+	if out, err := a.nexus("cluster", "label", "b", "room=large"); err != nil || out != "b: room=large\n" {
+		t.Errorf("label: %q, %v", out, err)
+	}
+	eventually(t, "c knows the label", func() (none struct{}, err error) {
+		if answer := c.call("/", "create_agent", `{"agent_id":"large","place":{"labels":{"room":"large"}}}`); gjson.Get(answer, "result.agent_id").Str != "large" {
+			err = errors.New(answer)
+		}
+		return none, err
+	})
+	if of := c.owner("large"); of != "b" {
+		t.Errorf("it is placed on %s", of)
+	}
+	if out, err := c.nexus("cluster", "label", "b", "room-"); err != nil || out != "b: -\n" {
+		t.Errorf("no label: %q, %v", out, err)
+	}
 	c.end()
 	b.end()
 	a.end()
@@ -218,7 +234,11 @@ func TestDrain(t *testing.T) {
 func TestDrainKilled(t *testing.T) {
 	t.Parallel()
 	shared, a, b, c := farm(t)
-	agents := b.manyIn(shared, 20)
+	n := 20
+	if testing.Short() {
+		n = 6
+	}
+	agents := b.manyIn(shared, n)
 	if answer := a.call("/", "drain_node", `{"node":"b"}`); !gjson.Get(answer, "result.draining").Bool() {
 		t.Fatal(answer)
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +24,26 @@ func (s status) Nodes() api.ListNodesResult {
 		result.Nodes = append(result.Nodes, nodeInfo(m))
 	}
 	return result
+}
+
+// Label changes the labels of this machine.
+func (s status) Label(set map[string]string, remove []string) (labels map[string]string, err error) {
+	if s.machines == nil {
+		return nil, api.Invalid("node", "the server is none of a cluster")
+	}
+	for label, value := range set {
+		if err := cluster.CheckLabel(label, value); err != nil {
+			return nil, api.Invalid("set", "%v", err)
+		}
+		if slices.Contains(remove, label) {
+			return nil, api.Invalid("remove", "%s is to be set, too", label)
+		}
+	}
+	labels, err = s.machines.node.Label(set, remove)
+	if errors.Is(err, cluster.ErrLabels) {
+		err = api.Invalid("set", "%v", err)
+	}
+	return labels, err
 }
 
 // alone is this machine as list_nodes has it where it is in no cluster.

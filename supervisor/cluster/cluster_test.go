@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -208,6 +209,42 @@ func TestDrain(t *testing.T) {
 	if _, err := cluster.Join(nil, cluster.Options{Cluster: "farm", Machine: "a", Replicas: 1, File: filepath.Join(options[0].Dir, "set", "machine.json")}); err == nil || !strings.Contains(err.Error(), "machine.json") {
 		t.Errorf("a damaged file: %v", err)
 	}
+}
+
+// The labels of a machine change while it runs, which all hear, and what was changed goes over what it is started with. Too many change nothing.
+func TestLabels(t *testing.T) {
+	t.Parallel()
+	nodes, options := farm(t, 3)
+	known := func(want map[string]string) {
+		t.Helper()
+		until(t, "the labels of a are known", func() bool {
+			m := nodes[2].Machines()[0]
+			return m.State == cluster.Up && maps.Equal(m.Labels, want)
+		})
+	}
+	label := func(n *machine, set map[string]string, remove []string, want map[string]string) {
+		t.Helper()
+		if got, err := n.Label(set, remove); err != nil || !maps.Equal(got, want) {
+			t.Errorf("labels %v, %v, want %v", got, err, want)
+		}
+	}
+	a, at := nodes[0], nodes[0].Machines()[0].Labels["at"]
+	label(a, nil, nil, map[string]string{"at": at})
+	label(a, map[string]string{"zone": "c", "gpu": ""}, []string{"at", "nothing"}, map[string]string{"zone": "c", "gpu": ""})
+	known(map[string]string{"zone": "c", "gpu": ""})
+	many := map[string]string{}
+	for i := range 32 {
+		many[fmt.Sprint(i)] = ""
+	}
+	if got, err := a.Label(many, nil); !errors.Is(err, cluster.ErrLabels) {
+		t.Errorf("%d labels, %v", len(got), err)
+	}
+	label(a, nil, []string{"gpu"}, map[string]string{"zone": "c"})
+	a.stop()
+	a = start(t, options[0])
+	known(map[string]string{"zone": "c"})
+	label(a, map[string]string{"at": "home"}, nil, map[string]string{"zone": "c", "at": "home"})
+	known(map[string]string{"zone": "c", "at": "home"})
 }
 
 // An agent is one machine's: of all that claim it at once one gets it, each later owner has a higher epoch, and an

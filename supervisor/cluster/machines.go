@@ -108,8 +108,11 @@ func (n *Node) majority() bool {
 func (n *Node) self(state State) Machine {
 	load := Measure(n.o.Agents)
 	load.MaxAgents = n.o.MaxAgents
+	n.mu.Lock()
+	kept := n.kept
+	n.mu.Unlock()
 	return Machine{
-		Name: n.o.Machine, Process: n.process, Labels: n.o.Labels, Version: n.o.Version, Load: load, State: state, Draining: n.Draining(), Shared: n.o.Shared,
+		Name: n.o.Machine, Process: n.process, Labels: kept.over(n.o.Labels), Version: n.o.Version, Load: load, State: state, Draining: kept.Draining, Shared: n.o.Shared,
 		Heard: time.Now(),
 	}
 }

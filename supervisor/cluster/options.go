@@ -17,13 +17,13 @@ type Options struct {
 	// Peers is how many machines there are to be, of which a majority has to be heard for one to be [Node.Gone]; 0 where the servers of
 	// NATS are others' and say that.
 	Peers int
-	// Labels say what the machine is good for.
+	// Labels say what the machine is good for, but for what [Node.Label] has changed.
 	Labels map[string]string
 	// MaxAgents is how many agents it takes, as it tells the others; 0 for no bound.
 	MaxAgents int
 	// Shared are the directories that other machines have, too: absolute, at most [MaxShared].
 	Shared []string
-	// File keeps what is said of this machine while it runs, as [Node.Drain] does, over a restart; "" keeps nothing. Its directory is made.
+	// File keeps what is said of this machine while it runs, as [Node.Drain] and [Node.Label] do, over a restart; "" keeps nothing. Its directory is made.
 	File string
 	// Agents counts those that it has; nil counts none.
 	Agents Counter
@@ -59,10 +59,20 @@ func CheckLabel(label, value string) error {
 	return nil
 }
 
+// ErrLabels says that a machine would have too many labels.
+var ErrLabels = fmt.Errorf("a machine has at most %d labels", maxLabels)
+
+func checkCount(labels map[string]string) error {
+	if len(labels) > maxLabels {
+		return fmt.Errorf("%w, not %d", ErrLabels, len(labels))
+	}
+	return nil
+}
+
 // check says what is wrong with the options.
 func (o *Options) check() error {
-	if len(o.Labels) > maxLabels {
-		return fmt.Errorf("a machine has at most %d labels, not %d", maxLabels, len(o.Labels))
+	if err := checkCount(o.Labels); err != nil {
+		return err
 	}
 	if len(o.Shared) > MaxShared {
 		return fmt.Errorf("a machine shares at most %d directories, not %d", MaxShared, len(o.Shared))

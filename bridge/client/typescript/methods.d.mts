@@ -202,6 +202,13 @@ export type DrainNodeResult = {
   bound_agents: Array<{ agent_id: string; reason: string }>;
 };
 
+export type LabelNodeParams = {
+  node?: string | null;
+  set?: Record<string, string> | null;
+  remove?: Array<string> | null;
+};
+export type LabelNodeResult = { node: string; labels: Record<string, string> };
+
 export type ListSessionsParams = {
   offset?: number | null;
   limit?: number | null;
@@ -1038,6 +1045,8 @@ export interface Methods {
   listNodes(params?: ListNodesParams, options?: CallOptions): Promise<ListNodesResult>;
   /** Hand over the agents of a machine to the others of its cluster, or end that. */
   drainNode(params?: DrainNodeParams, options?: CallOptions): Promise<DrainNodeResult>;
+  /** Change the labels of a machine of the cluster, by which create_agent places agents, or list them. */
+  labelNode(params?: LabelNodeParams, options?: CallOptions): Promise<LabelNodeResult>;
   /** List the saved sessions, the latest used first. */
   listSessions(params?: ListSessionsParams, options?: CallOptions): Promise<ListSessionsResult>;
   /** Start an agent from a saved session. */

@@ -9,6 +9,7 @@ export const METHODS = {
   listKinds: ["list_kinds", "global", "reads", 0],
   listNodes: ["list_nodes", "global", "reads", 0],
   drainNode: ["drain_node", "global", "", 0],
+  labelNode: ["label_node", "global", "", 0],
   listSessions: ["list_sessions", "global", "reads", 0],
   loadSession: ["load_session", "global", "", 0],
   fork: ["fork", "global", "", 0],

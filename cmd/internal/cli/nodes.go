@@ -23,7 +23,7 @@ func nodesTable(p *printer, nodes api.ListNodesResult, _ []string) error {
 			name += " *"
 		}
 		rows = append(rows, []string{
-			name, n.State, fmt.Sprint(n.Agents), orDash(n.MaxAgents), fmt.Sprint(n.Processors), freeMemory(n), orDash(&n.Version), labelsOf(n),
+			name, n.State, fmt.Sprint(n.Agents), orDash(n.MaxAgents), fmt.Sprint(n.Processors), freeMemory(n), orDash(&n.Version), labelsOf(n.Labels),
 		})
 	}
 	if err := p.Listing(rows); err != nil || nodes.Problem == nil {
@@ -90,6 +90,39 @@ func (a *App) drained(result api.DrainNodeResult) error {
 	return a.Listing(rows)
 }
 
+// LabelHelp is what the verb label says beside its line.
+const LabelHelp = "LABEL is NAME=VALUE, which MACHINE has from now on, or NAME-, which it has no more; without any, its labels are listed. The machine\n" +
+	"is that of the server that is asked if the first argument is a LABEL. What is changed goes over nexus serve --label, also\n" +
+	"after a restart. Agents that are there stay where they are."
+
+// label is the verb that changes the labels of a machine.
+func label(ctx context.Context, a *App, c *client.Client, args []string) error {
+	p := api.LabelNodeParams{Set: &map[string]string{}, Remove: &[]string{}}
+	if len(args) > 0 && !strings.Contains(args[0], "=") && !strings.HasSuffix(args[0], "-") {
+		p.Node, args = &args[0], args[1:]
+	}
+	for _, arg := range args {
+		name, value, sets := strings.Cut(arg, "=")
+		before, removes := strings.CutSuffix(arg, "-")
+		switch {
+		case sets:
+			(*p.Set)[name] = value
+		case removes:
+			*p.Remove = append(*p.Remove, before)
+		default:
+			return Usage("label: %q is neither NAME=VALUE nor NAME-", arg)
+		}
+	}
+	result, err := client.Do(ctx, c, "", api.LabelNode, p)
+	switch {
+	case err != nil:
+		return err
+	case a.Structured():
+		return a.PrintValue(result)
+	}
+	return a.Printf("%s: %s\n", result.Node, labelsOf(result.Labels))
+}
+
 // freeMemory is what programs of a machine could still get of its memory.
 func freeMemory(n api.NodeInfo) string {
 	if n.MemoryBytes == nil || n.FreeMemoryBytes == nil {
@@ -99,11 +132,11 @@ func freeMemory(n api.NodeInfo) string {
 	return fmt.Sprintf("%.1f of %.1f GiB", float64(*n.FreeMemoryBytes)/gib, float64(*n.MemoryBytes)/gib)
 }
 
-// labelsOf are the labels of a machine, by name.
-func labelsOf(n api.NodeInfo) string {
+// labelsOf are labels of a machine, by name.
+func labelsOf(labels map[string]string) string {
 	var all []string
-	for _, name := range slices.Sorted(maps.Keys(n.Labels)) {
-		all = append(all, name+"="+n.Labels[name])
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, name+"="+labels[name])
 	}
 	text := strings.Join(all, " ")
 	return orDash(&text)

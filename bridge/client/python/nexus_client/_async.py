@@ -77,6 +77,16 @@ class AsyncMethods:
         """Hand over the agents of a machine to the others of its cluster, or end that."""
         return cast(results.DrainNode, await self._call("drain_node", locals()))
 
+    async def label_node(
+        self,
+        node: Optional[str] = None,
+        *,
+        set: Optional[Dict[str, str]] = None,
+        remove: Optional[List[str]] = None,
+    ) -> results.LabelNode:
+        """Change the labels of a machine of the cluster, by which create_agent places agents, or list them."""
+        return cast(results.LabelNode, await self._call("label_node", locals()))
+
     async def list_sessions(
         self,
         offset: Optional[int] = None,

@@ -77,6 +77,16 @@ class SyncMethods:
         """Hand over the agents of a machine to the others of its cluster, or end that."""
         return cast(results.DrainNode, self._call("drain_node", locals()))
 
+    def label_node(
+        self,
+        node: Optional[str] = None,
+        *,
+        set: Optional[Dict[str, str]] = None,
+        remove: Optional[List[str]] = None,
+    ) -> results.LabelNode:
+        """Change the labels of a machine of the cluster, by which create_agent places agents, or list them."""
+        return cast(results.LabelNode, self._call("label_node", locals()))
+
     def list_sessions(
         self,
         offset: Optional[int] = None,

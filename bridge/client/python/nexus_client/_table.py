@@ -21,6 +21,7 @@ METHODS: Dict[str, Method] = {
     "list_kinds": Method("global", "reads", 0, ()),
     "list_nodes": Method("global", "reads", 0, ()),
     "drain_node": Method("global", "", 0, ()),
+    "label_node": Method("global", "", 0, ()),
     "list_sessions": Method("global", "reads", 0, ()),
     "load_session": Method("global", "", 0, ()),
     "fork": Method("global", "", 0, ("agent_id", "new_agent_id",)),

@@ -204,6 +204,11 @@ class DrainNode(TypedDict):
     bound_agents: List[BoundAgent]
 
 
+class LabelNode(TypedDict):
+    node: str
+    labels: Dict[str, str]
+
+
 class _SavedSession(TypedDict):
     name: str
     message_count: int
