@@ -179,12 +179,16 @@ func TestClientGoesOnElsewhere(t *testing.T) {
 		{[]string{"--server", urls[1], "--port", "1", "--ca", ca, "--api-key", "@" + keyFile, "list"}, 2, "exclude each other"},
 		{[]string{"--server", strings.Replace(urls[1], "https", "http", 1), "--api-key", "@" + keyFile, "list"}, 2, "or https://HOST:PORT"},
 		{append(flags, "shutdown"), 2, "shutdown is of one server"},
-		{append(flags, "detect"), 2, "detect looks at a port of this machine"},
+		{[]string{"--server", urls[1], "detect"}, 2, "detect has no --server: it looks at a port of this machine"},
 	} {
 		out, err := run(tc.args)
 		exit, _ := errors.AsType[*exec.ExitError](err)
 		if exit == nil || exit.ExitCode() != tc.status || !strings.Contains(out, tc.want) {
 			t.Errorf("%q: %v, %s, want %d, %q", tc.args, err, out, tc.status, tc.want)
 		}
+	}
+	out, err := run([]string{"detect"}, environ...)
+	if exit, _ := errors.AsType[*exec.ExitError](err); exit == nil || exit.ExitCode() != 2 || !strings.Contains(out, "leave out NEXUS_SERVER") {
+		t.Errorf("detect, by the environment: %v, %s", err, out)
 	}
 }
