@@ -34,7 +34,9 @@ const elsewhere = "api-key ca port server "
 // yaml`, `nexus init --port` and `nexus logs list --port` took them without a word.
 func TestFlagsAreUsedOrRefused(t *testing.T) {
 	run := func(args ...string) (string, int) {
-		cmd := exec.Command(filepath.Join(programs, "nexus"), args...)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a verb that takes what it should refuse may serve
+		defer cancel()
+		cmd := exec.CommandContext(ctx, filepath.Join(programs, "nexus"), args...)
 		cmd.Env = []string{"NEXUS_HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"}
 		out, err := cmd.CombinedOutput()
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
