@@ -61,7 +61,7 @@ func openFarm(t *testing.T, agent string) (ca, keyFile, shared string, urls []st
 // A client on another machine sees one server: the machine that it talks to, which has its agent, is killed in the middle of an answer, and
 // the client goes on at the next one. What was sent is done once, and the events that it follows have no number twice and no hole that
 // is not said to be one.
-func TestClientGoesOnElsewhere(t *testing.T) {
+func TestClusterClientGoesOn(t *testing.T) {
 	t.Parallel()
 	ca, keyFile, shared, urls, all := openFarm(t, "worker")
 	all[0].createIn("worker", shared)

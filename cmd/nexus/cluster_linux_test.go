@@ -234,7 +234,7 @@ func worksThrough(t *testing.T, s, owner *live) {
 }
 
 // A machine with certificates of another authority, or without any, is not let in.
-func TestStrangerToCluster(t *testing.T) {
+func TestClusterStranger(t *testing.T) {
 	t.Parallel()
 	addresses := clusterAddresses(t, "a", "b", "c")
 	ours, theirs := initCluster(t, addresses...), initCluster(t, addresses...)

@@ -67,7 +67,7 @@ func untilOneKey(t *testing.T, before string, all ...*live) (key string) {
 
 // A key of one machine is good at all, for what it is good for and until it is revoked, whichever of them is asked and has the agent. So is the full key, which lasts
 // longer than the servers.
-func TestKeysOfCluster(t *testing.T) {
+func TestClusterKeys(t *testing.T) {
 	t.Parallel()
 	shared, a, b, c := farm(t)
 	full := untilOneKey(t, "", a, b, c)
@@ -179,7 +179,7 @@ func audits(t *testing.T, key string, asked, owner *live) {
 }
 
 // What a key asks of one machine counts at the others: it gets no more than its rate, but for what it asks in the moment in which they do not know that.
-func TestRateOfCluster(t *testing.T) {
+func TestClusterRate(t *testing.T) {
 	t.Parallel()
 	dir := initCluster(t, clusterAddresses(t, "a", "b")...)
 	a, b := newMachine(t, filepath.Join(dir, "a"), "--rate", "600"), newMachine(t, filepath.Join(dir, "b"), "--rate", "600")

@@ -53,7 +53,7 @@ func (s *live) asked(path, method, params string) (stale, answer string) {
 
 // One of three machines, whose others stand still, answers what only reads with what it has, and says since when that may be old. It accepts
 // nothing. When the others are back, all is as before.
-func TestMinority(t *testing.T) {
+func TestClusterMinority(t *testing.T) {
 	t.Parallel()
 	shared, a, b, c := farm(t)
 	a.createIn("worker", shared)

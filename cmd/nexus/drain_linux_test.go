@@ -97,7 +97,7 @@ func (s *live) numbers(agent, word string) <-chan []int {
 
 // While a machine drains, all machines are asked for its agents all the time. No request fails, each turn is there once, and streams of events go on without a
 // hole. What is bound to the machine stays, what has a turn is waited for. It drains still after a restart, until that is undone.
-func TestDrain(t *testing.T) {
+func TestClusterDrain(t *testing.T) {
 	t.Parallel()
 	shared, a, b, c := farm(t)
 	agents := b.manyIn(shared, 22)
@@ -231,7 +231,7 @@ func TestDrain(t *testing.T) {
 }
 
 // A machine that is killed while it hands over its agents loses none of them: each is of one machine, with all that was acknowledged.
-func TestDrainKilled(t *testing.T) {
+func TestClusterDrainKilled(t *testing.T) {
 	t.Parallel()
 	shared, a, b, c := farm(t)
 	n := 20

@@ -131,7 +131,7 @@ func whole(t *testing.T, all []heardEvent) map[string]uint64 {
 
 // A stream of all agents goes on while a machine is killed in the midst of a turn, and from any position at any other machine: no event is missing,
 // and none comes twice. The agent goes on with its numbers at the machine that takes it over.
-func TestEventsOfKilledMachine(t *testing.T) {
+func TestClusterEvents(t *testing.T) {
 	t.Parallel()
 	shared, a, b, c := farm(t)
 	a.createIn("of-a", shared)

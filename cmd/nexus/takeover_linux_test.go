@@ -74,7 +74,7 @@ func shippedWord(s *live, agent, word string) error {
 
 // The machine of an agent is killed in the middle of a turn. The agent goes on at another one, with all that was acknowledged; the turn
 // has crashed, once for all. What is of a directory that is not shared waits. When the machine is back it has no second agent of that name.
-func TestTakeOver(t *testing.T) {
+func TestClusterTakeOver(t *testing.T) {
 	t.Parallel()
 	shared, a, b, c := farm(t)
 	own := t.TempDir()
@@ -136,7 +136,7 @@ func TestTakeOver(t *testing.T) {
 }
 
 // A machine that stands still for longer than the others wait finds, when it goes on, that its agents are others'. Nothing that it had begun counts.
-func TestFrozenMachine(t *testing.T) {
+func TestClusterFrozen(t *testing.T) {
 	t.Parallel()
 	shared, a, b, c := farm(t)
 	b.createIn("worker", shared)
@@ -210,7 +210,7 @@ func TestFrozenMachine(t *testing.T) {
 
 // An agent that was created to go on without its directory does so when its machine is lost: in an empty one of its own, in which alone it may work. Its model is
 // told once, list_agents and list_sessions say so, and the machine that is back does not take it.
-func TestCwdLost(t *testing.T) {
+func TestClusterCwdLost(t *testing.T) {
 	t.Parallel()
 	_, a, b, c := farm(t)
 	own := t.TempDir()
