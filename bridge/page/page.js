@@ -308,7 +308,7 @@ function facts(agent) {
     $("facts").replaceChildren();
     return;
   }
-  const told = [["kind", agent.kind], ["model", agent.model], ["permissions", agent.permission_level], ["directory", agent.cwd], ["process", agent.pid],
+  const told = [["kind", agent.kind], ["model", agent.model], ["permissions", agent.permission_level], ["directory", agent.cwd], ["machine", agent.node], ["process", agent.pid],
     ["incarnation", agent.incarnation], ["restarts", agent.restarts], ["messages", agent.message_count], ["waiting", agent.queued || null],
     ["parent", agent.parent_agent_id], ["last restart", agent.last_restart_reason]].filter(([, v]) => v !== null && v !== undefined);
   const text = told.map(([name, value]) => `${name} ${plain(value)}`).join("\n");

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -197,6 +198,11 @@ func worksThrough(t *testing.T, s, owner *live) {
 	answered(t, s, "My name is Alice", "Alice")
 	if got := gjson.Get(s.call("/", "list_agents", `{}`), "result.agents.#(agent_id==worker).node").Str; got != "b" {
 		t.Errorf("worker is on %q, as list_agents of another machine says", got)
+	}
+	for _, args := range [][]string{{"list"}, {"top", "--once"}} {
+		if out, err := s.nexus(args...); err != nil || !regexp.MustCompile(`(?m)^AGENT +NODE +STATE .*\nworker +b +ready `).MatchString(out) {
+			t.Errorf("%s: %v\n%s", args, err, out)
+		}
 	}
 	key := http.Header{"Authorization": {"Bearer " + s.key}}
 	streaming := key.Clone()

@@ -19,17 +19,29 @@ import (
 	"nexus.internal/protocol/rights"
 )
 
-// agentsTable writes what list_agents says.
+// OnMachines reports whether agents are of machines of a cluster.
+func OnMachines(agents []api.AgentInfo) bool {
+	return slices.ContainsFunc(agents, func(a api.AgentInfo) bool { return a.Node != "" })
+}
+
+// agentsTable writes what list_agents says, on a cluster with the machine of each agent.
 func agentsTable(p *printer, agents api.ListAgentsResult, _ []string) error {
 	if len(agents.Agents) == 0 {
 		return p.Printf("no agents\n")
 	}
+	machines := OnMachines(agents.Agents)
 	rows := [][]string{{"AGENT", "STATE", "PID", "MESSAGES", "APPROVALS", "RESTARTS", "MODEL", "CWD"}}
 	for _, agent := range agents.Agents {
 		rows = append(rows, []string{
 			agent.AgentID, agent.State, orDash(agent.PID), fmt.Sprint(agent.MessageCount), fmt.Sprint(agent.PendingPermissions), fmt.Sprint(agent.Restarts),
 			orDash(MadeBy(agent.Kind, agent.Model)), orDash(agent.Cwd),
 		})
+		if machines {
+			rows[len(rows)-1] = slices.Insert(rows[len(rows)-1], 1, orDash(&agent.Node))
+		}
+	}
+	if machines {
+		rows[0] = slices.Insert(rows[0], 1, "NODE")
 	}
 	return p.Listing(rows)
 }

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -42,9 +43,16 @@ func Once(ctx context.Context, c *client.Client, o Options) error {
 	}
 	var out strings.Builder
 	tab := tabwriter.NewWriter(&out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(tab, "AGENT\tSTATE\tPROCESSOR\tMEMORY\tTOKENS\tCOST\tQUEUE\tAPPROVALS\tRESTARTS\tMODEL")
+	machines := cli.OnMachines(listed.Agents)
+	node := func(name string) string {
+		if !machines {
+			return ""
+		}
+		return cli.Harmless(cmp.Or(name, "-"), true) + "\t"
+	}
+	fmt.Fprintln(tab, "AGENT\t"+node("NODE")+"STATE\tPROCESSOR\tMEMORY\tTOKENS\tCOST\tQUEUE\tAPPROVALS\tRESTARTS\tMODEL")
 	for _, a := range agents {
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", cli.Harmless(a.AgentID, true), cli.Harmless(a.State, true), seconds(a.CPUSeconds),
+		fmt.Fprintf(tab, "%s\t%s%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", cli.Harmless(a.AgentID, true), node(a.Node), cli.Harmless(a.State, true), seconds(a.CPUSeconds),
 			binary(byMemory.value(a)), decimal(byTokens.value(a)), dollars(byCost.value(a)), a.Queued, a.PendingPermissions, a.Restarts, text(cli.MadeBy(a.Kind, a.Model)))
 	}
 	if err := tab.Flush(); err != nil {

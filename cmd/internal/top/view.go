@@ -246,6 +246,7 @@ func (m *model) details() string {
 	if a.PID != nil {
 		parts = append(parts, fmt.Sprintf("process %d", *a.PID))
 	}
+	add("on", &a.Node)
 	add("turn", a.RequestID)
 	add("of", a.ParentAgentID)
 	add("error:", a.LastError)
