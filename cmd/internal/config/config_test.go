@@ -377,6 +377,7 @@ func TestKeyNamesOutliveTheirProvider(t *testing.T) {
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(vendors+`,"default_model":"local/llama","limits":{"tokens":5},"profiles":{"p":{"model":"small"}}}`), true)
 	f.Add([]byte(`{"providers":{"openai":{"type":"openai"}}}`), false)
+	f.Add([]byte(`{"$schema":"x",} // as people write it`), false)
 	f.Add([]byte(`{"$schema":"x","presets":{"p":{"preset":"trusted","tools":{"shell":{"mode":"ask"}}}},"roles":{"planner":{"agent_id":"a","preset":"p"}},"server":{"allowed_origins":["http://a"]},"sessions":{"keep_unnamed_days":null},"providers":{"p":{"type":"openai","auth_method":""}}}`), true)
 	f.Fuzz(func(t *testing.T, text []byte, personal bool) {
 		home, cwd := t.TempDir(), t.TempDir()

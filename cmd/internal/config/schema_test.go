@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"bytes"
 	"os"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/tailscale/hujson"
 
 	"nexus.internal/cmd/internal/config"
 )
@@ -35,8 +37,12 @@ func resolved(t *testing.T) *jsonschema.Resolved {
 
 func refused(t *testing.T, text []byte) error {
 	t.Helper()
+	plain, err := hujson.Standardize(bytes.Clone(text)) // an editor that reads the schema takes comments, too
+	if err != nil {
+		t.Fatal(err)
+	}
 	var value any
-	if err := json.Unmarshal(text, &value); err != nil {
+	if err := json.Unmarshal(plain, &value); err != nil {
 		t.Fatal(err)
 	}
 	return resolved(t).Validate(value)
