@@ -112,7 +112,8 @@ func TestFork(t *testing.T) {
 		t.Errorf("the earlier path stands in\n%s", out)
 	}
 	goRun(t, fork, nil, "list", "-deps", "-test", "./...") // all imports are found
-	if testing.Short() {                                   // make soak compiles all of it
+	// What compiles all of it is left to make soak.
+	if testing.Short() {
 		return
 	}
 	goRun(t, fork, nil, "vet", "./...")
