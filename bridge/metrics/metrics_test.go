@@ -51,7 +51,9 @@ type modelStats struct{}
 func (modelStats) Spares() (waiting int, used uint64) { return 5, 6 }
 
 func (modelStats) Nodes() api.ListNodesResult {
-	return api.ListNodesResult{Node: "a", Nodes: []api.NodeInfo{{Node: "a", State: "up"}, {Node: "b", State: "lost"}, {Node: "c", State: "up"}}}
+	return api.ListNodesResult{Cluster: new("farm"), Node: "a", Nodes: []api.NodeInfo{
+		{Node: "a", State: "up", Agents: 7, FreeMemoryBytes: new(int64(1 << 20))}, {Node: "b", State: "lost", Agents: 8}, {Node: "c", State: "up"},
+	}}
 }
 
 func (modelStats) Models() metrics.Models {
@@ -124,10 +126,15 @@ func TestAgentsAreBounded(t *testing.T) {
 		fmt.Sprintf("nexus_agents_memory_bytes %v", float64(agents<<20)), "nexus_agents_memory_max_bytes 1.048576e+06",
 		fmt.Sprintf("nexus_agents_cpu_seconds_total %d", agents), fmt.Sprintf(`nexus_agents{state="ready"} %d`, agents),
 		`nexus_cluster_machines{state="up"} 2`, `nexus_cluster_machines{state="draining"} 0`, `nexus_cluster_machines{state="lost"} 1`, `nexus_cluster_machines{state="left"} 0`,
+		`nexus_cluster_machine_up{machine="a"} 1`, `nexus_cluster_machine_up{machine="b"} 0`, `nexus_cluster_machine_agents{machine="a"} 7`,
+		`nexus_cluster_machine_memory_available_bytes{machine="a"} 1.048576e+06`,
 	} {
 		if !strings.Contains(text, "\n"+want+"\n") {
 			t.Errorf("there is no %s", want)
 		}
+	}
+	if strings.Contains(text, `nexus_cluster_machine_agents{machine="b"}`) {
+		t.Error("a machine that is lost is said to have agents")
 	}
 }
 

@@ -39,22 +39,26 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	agents     = desc("nexus_agents", "Agents by state.", "state")
-	queued     = desc("nexus_sends_waiting", "Sends that wait in the queues of all agents.")
-	sends      = desc("nexus_sends_total", "Sends accepted, repeated ones not counted.")
-	repeats    = desc("nexus_sends_repeated_total", "Sends whose request_id was known: answered with the outcome of the first.")
-	retries    = desc("nexus_turns_retried_total", "Turns that were sent to their agent once more after a crash.")
-	turns      = desc("nexus_turns_total", "Turns that ended, by outcome.", "outcome")
-	launches   = desc("nexus_launches_total", "Processes of agents that became ready.")
-	launchTook = desc("nexus_launch_seconds", "Starts of agents' processes that succeeded, until they were ready.")
-	unlaunched = desc("nexus_launch_failures_total", "Processes of agents that did not become ready.")
-	spares     = desc("nexus_spares", "Processes that wait to become an agent.")
-	spent      = desc("nexus_spares_used_total", "Processes that waited and became an agent.")
-	machines   = desc("nexus_cluster_machines", "Machines that the server knows, itself among them, by state.", "state")
-	crashes    = desc("nexus_crashes_total", "Crashes of agents, by cause.", "reason")
-	restarts   = desc("nexus_restarts_total", "Restarts of agents after a crash that succeeded, by the cause of the crash.", "reason")
-	events     = desc("nexus_events_total", "Events of all agents.")
-	dropped    = desc("nexus_event_subscribers_dropped_total", "Subscribers that were too slow.")
+	agents        = desc("nexus_agents", "Agents by state.", "state")
+	queued        = desc("nexus_sends_waiting", "Sends that wait in the queues of all agents.")
+	sends         = desc("nexus_sends_total", "Sends accepted, repeated ones not counted.")
+	repeats       = desc("nexus_sends_repeated_total", "Sends whose request_id was known: answered with the outcome of the first.")
+	retries       = desc("nexus_turns_retried_total", "Turns that were sent to their agent once more after a crash.")
+	turns         = desc("nexus_turns_total", "Turns that ended, by outcome.", "outcome")
+	launches      = desc("nexus_launches_total", "Processes of agents that became ready.")
+	launchTook    = desc("nexus_launch_seconds", "Starts of agents' processes that succeeded, until they were ready.")
+	unlaunched    = desc("nexus_launch_failures_total", "Processes of agents that did not become ready.")
+	spares        = desc("nexus_spares", "Processes that wait to become an agent.")
+	spent         = desc("nexus_spares_used_total", "Processes that waited and became an agent.")
+	machines      = desc("nexus_cluster_machines", "Machines that the server knows, itself among them, by state.", "state")
+	machineUp     = desc("nexus_cluster_machine_up", "Whether a machine of the cluster is up or draining (1), or lost or left (0), as this server knows.", "machine")
+	machineAgents = desc("nexus_cluster_machine_agents", "Agents of a machine of the cluster, as it says itself.", "machine")
+	machineFree   = desc("nexus_cluster_machine_memory_available_bytes", "Memory that a machine of the cluster has left, as it says itself.", "machine")
+
+	crashes  = desc("nexus_crashes_total", "Crashes of agents, by cause.", "reason")
+	restarts = desc("nexus_restarts_total", "Restarts of agents after a crash that succeeded, by the cause of the crash.", "reason")
+	events   = desc("nexus_events_total", "Events of all agents.")
+	dropped  = desc("nexus_event_subscribers_dropped_total", "Subscribers that were too slow.")
 
 	cpu       = desc("nexus_agents_cpu_seconds_total", "Time on the processors of all agents' processes.")
 	memory    = desc("nexus_agents_memory_bytes", "Memory of all agents' processes, shared pages counted for each.")
@@ -71,7 +75,7 @@ var (
 
 func (s *sampler) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		s.build.Desc(), agents, queued, sends, repeats, retries, turns, launches, launchTook, unlaunched, spares, spent, machines, crashes, restarts, events, dropped,
+		s.build.Desc(), agents, queued, sends, repeats, retries, turns, launches, launchTook, unlaunched, spares, spent, machines, machineUp, machineAgents, machineFree, crashes, restarts, events, dropped,
 		cpu, memory, largest, oneCPU, oneMemory, modelsRunning, modelRequests, modelTokens, modelEstimated, modelCost,
 	} {
 		out <- d
@@ -106,13 +110,7 @@ func (s *sampler) Collect(out chan<- prometheus.Metric) {
 	waiting, used := s.o.Spares.Spares()
 	gauge(spares, float64(waiting))
 	count(spent, used)
-	known := map[string]int{"up": 0, "draining": 0, "lost": 0, "left": 0}
-	for _, n := range s.o.Nodes.Nodes().Nodes {
-		known[n.State]++
-	}
-	for state, n := range known {
-		gauge(machines, float64(n), state)
-	}
+	s.collectMachines(gauge)
 	for _, reason := range supervisor.Reasons() {
 		count(crashes, st.Crashes[reason], string(reason))
 		count(restarts, st.Restarts[reason], string(reason))
@@ -144,6 +142,30 @@ func (s *sampler) Collect(out chan<- prometheus.Metric) {
 		}
 		count(modelEstimated, service.Estimated, service.Provider)
 		emit(modelCost, prometheus.CounterValue, service.Cost, service.Provider)
+	}
+}
+
+// collectMachines tells of the machines of the cluster; of a server alone, that there is one. How many are known is bounded.
+func (s *sampler) collectMachines(gauge func(*prometheus.Desc, float64, ...string)) {
+	all := s.o.Nodes.Nodes()
+	known := map[string]int{"up": 0, "draining": 0, "lost": 0, "left": 0}
+	for _, n := range all.Nodes {
+		known[n.State]++
+		if all.Cluster == nil {
+			continue
+		}
+		if n.State != "up" && n.State != "draining" { // what it said last is no longer so
+			gauge(machineUp, 0, n.Node)
+			continue
+		}
+		gauge(machineUp, 1, n.Node)
+		gauge(machineAgents, float64(n.Agents), n.Node)
+		if n.FreeMemoryBytes != nil {
+			gauge(machineFree, float64(*n.FreeMemoryBytes), n.Node)
+		}
+	}
+	for state, n := range known {
+		gauge(machines, float64(n), state)
 	}
 }
 

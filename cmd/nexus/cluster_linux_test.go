@@ -107,6 +107,10 @@ func TestCluster(t *testing.T) {
 		t.Errorf("of a, b knows %s", first.Raw)
 	}
 
+	if got := doctored(t, a.home, nil)["cluster"]; len(got) != 1 || got[0] != "ok nexus: a (up), b (up), c (up), and this is a" {
+		t.Errorf("of all machines, doctor says %q", got)
+	}
+
 	worksThrough(t, a, b)
 
 	killed, err := a.engine()
@@ -149,6 +153,9 @@ func TestCluster(t *testing.T) {
 		return none, nil
 	})
 	a.untilNodes("a up, b lost, c up")
+	if got := doctored(t, a.home, nil)["cluster"]; len(got) != 1 || !strings.HasPrefix(got[0], "warn nexus: the machine b is lost, and was heard of last at 2") {
+		t.Errorf("of a machine that is lost, doctor says %q", got)
+	}
 	b.again()
 	for _, s := range []*live{a, b, c} {
 		s.untilNodes("a up, b up, c up")

@@ -30,10 +30,10 @@ func doctorCommand(app *cli.App) *cobra.Command {
 		Use:   "doctor",
 		Short: "Check what nexus needs of this machine, of its home and of its providers",
 		Long: "Check what nexus needs: its programs, the configuration, the home with its modes and its room, keys, the\n" +
-			"server, the clock, limits, what the kernel has to guard and to bound processes, and whether it confines the\n" +
-			"programs of agents, by running one. With --online a model of each provider that is used is asked for one token,\n" +
-			"which may cost a fraction of a cent. Each finding is ok, warn or fail, with what to do. The exit status is 1 if\n" +
-			"one is fail. Nothing is changed.",
+			"server, the machines of its cluster, the clock, limits, what the kernel has to guard and to bound processes,\n" +
+			"and whether it confines the programs of agents, by running one. With --online a model of each provider that\n" +
+			"is used is asked for one token, which may cost a fraction of a cent. Each finding is ok, warn or fail, with\n" +
+			"what to do. The exit status is 1 if one is fail. Nothing is changed.",
 		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd.Context(), app, child, online) },
 	}

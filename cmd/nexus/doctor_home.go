@@ -147,6 +147,7 @@ func (d *doctor) server(ctx context.Context, home string) {
 	if ready.Version != d.app.Version {
 		d.add("server", isWarn, "nexus-rpc shutdown, and start it again", "it is version %s, and this is %s", ready.Version, d.app.Version)
 	}
+	d.cluster(ctx, c)
 }
 
 // serverPatience bounds what the server is asked.
