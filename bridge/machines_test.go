@@ -166,6 +166,24 @@ func (m *machine) Release(_ context.Context, agent string) error {
 	return nil
 }
 
+// Runs are claimed as agents are, by names that no agent can have.
+func (m *machine) ClaimRun(ctx context.Context, run string) (string, error) {
+	return m.Claim(ctx, "plan/"+run)
+}
+
+func (m *machine) RunOwner(_ context.Context, run string) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.split {
+		return "", errors.New("a majority of the machines is not reached")
+	}
+	return m.claims["plan/"+run], nil
+}
+
+func (m *machine) ReleaseRun(ctx context.Context, run string) error {
+	return m.Release(ctx, "plan/"+run)
+}
+
 func (m *machine) Check() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"nexus.internal/bridge/logfile"
 	"nexus.internal/bridge/methods"
 	"nexus.internal/bridge/metrics"
+	"nexus.internal/bridge/plan"
 	"nexus.internal/bridge/replay"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol/notes"
@@ -49,6 +50,7 @@ type Status interface {
 type Machines interface {
 	forward.Machines
 	agents.Claims
+	plan.Claims
 	httpd.Others
 }
 

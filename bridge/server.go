@@ -54,9 +54,10 @@ func New(o Options) (*Server, error) {
 	}
 	var claims agents.Claims
 	var placer agents.Placer
+	var runs plan.Claims
 	if o.Machines != nil {
 		s.forward = forward.NewClient(o.Machines)
-		elsewhere, claims, placer = s.forward, o.Machines, s.forward
+		elsewhere, claims, placer, runs = s.forward, o.Machines, s.forward, o.Machines
 	}
 	s.agents, err = agents.New(agents.Options{
 		Supervisor: o.Supervisor, Sessions: o.Sessions, Admission: o.Runtime, Store: o.Store, Host: s, Claims: claims, Placer: placer,
@@ -68,7 +69,7 @@ func New(o Options) (*Server, error) {
 	s.metrics = metrics.New(metrics.Options{Supervisor: o.Supervisor, Models: o.Status, Spares: o.Status, Nodes: o.Status, Version: o.Version})
 	s.router = rpc.NewRouter(rpc.Options{Access: s.agents.Access(), Metrics: s.metrics, Log: s.log, Trace: o.Trace, Audit: o.Audit, Elsewhere: elsewhere})
 	tasks := task.NewRunner(task.Options{Agents: s.agents, Dir: filepath.Join(o.PlansDir, "tasks"), Requests: s.requests, Log: s.log})
-	s.plans = plan.NewRunner(plan.Options{Agents: s.agents, Tasks: tasks, Dir: o.PlansDir, Requests: s.requests, Log: s.log})
+	s.plans = plan.NewRunner(plan.Options{Agents: s.agents, Tasks: tasks, Dir: o.PlansDir, Claims: runs, Requests: s.requests, Log: s.log})
 	methods.Register(s.router, methods.Options{
 		Nodes: o.Status, Agents: s.agents, Plans: s.plans, Tasks: tasks, Keys: o.Keys, Codes: &s.codes, Checker: o.Runtime, Notes: o.Notes, Requests: s.requests,
 		Addr: o.Addr, Version: o.Version, Log: s.log,

@@ -32,7 +32,7 @@ func (a Access) Certain(id string) error {
 		return nil
 	}
 	if err := a.r.o.Claims.Check(); err != nil {
-		return noQuorum(err, "which machine has %s is not certain", id)
+		return NoQuorum(err, "which machine has %s is not certain", id)
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func claim(ctx context.Context, r *Registry, id string) error {
 	if !known {
 		var err error
 		if owner, err = r.o.Claims.Claim(context.WithoutCancel(ctx), id); err != nil {
-			return noQuorum(err, "which machine is to have %s is not agreed on", id)
+			return NoQuorum(err, "which machine is to have %s is not agreed on", id)
 		}
 	}
 	if owner != self {
@@ -105,7 +105,7 @@ func prepare(ctx context.Context, r *Registry, id string) error {
 	}
 	err := r.o.Claims.Prepare(context.WithoutCancel(ctx), id)
 	if errors.Is(err, supervisor.ErrNoMajority) {
-		return noQuorum(err, "what the machines have of %s could not be fetched", id)
+		return NoQuorum(err, "what the machines have of %s could not be fetched", id)
 	}
 	return err
 }
@@ -118,7 +118,7 @@ func forget(ctx context.Context, r *Registry, id string) error {
 	}
 	err := r.o.Claims.Forget(context.WithoutCancel(ctx), id)
 	if errors.Is(err, supervisor.ErrNoMajority) {
-		return noQuorum(err, "the machines that have %s, too, did not forget it", id)
+		return NoQuorum(err, "the machines that have %s, too, did not forget it", id)
 	}
 	return err
 }
@@ -133,8 +133,8 @@ func ship(ctx context.Context, r *Registry, id string) {
 	}
 }
 
-// noQuorum is the error of what a majority of the machines did not agree on.
-func noQuorum(err error, what, id string) error {
+// NoQuorum is the error of what a majority of the machines did not agree on: what is said of the id.
+func NoQuorum(err error, what, id string) error {
 	return &api.Error{
 		Kind: api.KindNoQuorum, Details: fmt.Sprintf(what, id) + ", and nothing was accepted: " + err.Error(), Err: err,
 		Suggestions: []string{"Send it again when a majority of the machines is there."},
@@ -160,7 +160,7 @@ func (a Access) Moved(agent, machine string) error {
 func notFound(r *Registry, id string) error {
 	if r.o.Claims != nil {
 		if err := r.o.Claims.Check(); err != nil {
-			return noQuorum(err, "which machine has %s is not known yet", id)
+			return NoQuorum(err, "which machine has %s is not known yet", id)
 		}
 		if owner, known := r.o.Claims.Owner(id); known && owner != r.o.Claims.Self() {
 			return hasByNow(&rpc.ClaimedError{Agent: id, Machine: owner})

@@ -110,6 +110,8 @@ type (
 	ListRunsResult struct {
 		Total int       `json:"total"`
 		Runs  []PlanRun `json:"runs"`
+		// UnreachableNodes are the machines of a cluster whose runs are not among them.
+		UnreachableNodes []string `json:"unreachable_nodes,omitzero"`
 	}
 	// PlanRun is one run of a plan.
 	PlanRun struct {
@@ -118,6 +120,8 @@ type (
 		Tasks     int     `json:"tasks"`      // of the plan; 0 if that is not recorded
 		TasksDone int     `json:"tasks_done"` // those that have ended, however
 		UpdatedAt float64 `json:"updated_at"` // seconds since 1970
+		// Node is the machine of a cluster that has it, in list_runs.
+		Node string `json:"node,omitzero"`
 	}
 	// GetRunParams name a run.
 	GetRunParams struct {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/plan"
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
 )
@@ -63,7 +64,33 @@ func everySession(p api.ListSessionsParams, of rpc.Everywhere[api.ListSessionsRe
 	slices.SortFunc(sessions, func(a, b api.SavedSession) int {
 		return cmp.Or(cmp.Compare(b.UpdatedAt, a.UpdatedAt), strings.Compare(a.Name, b.Name), strings.Compare(a.Node, b.Node))
 	})
-	from := min(all.Offset, uint64(len(sessions)))
-	all.Sessions = sessions[from:min(from+all.Limit, uint64(len(sessions)))]
+	all.Sessions = page(sessions, all.Offset, all.Limit)
 	return all
+}
+
+// firstRuns are the parameters of list_runs by which each machine of a cluster gives all that a page may have of it.
+func firstRuns(p api.ListRunsParams) (api.ListRunsParams, error) {
+	offset, limit := protocol.Value(p.Offset), protocol.ValueOr(p.Limit, api.DefaultRuns)
+	p.Offset, p.Limit = new(uint64(0)), new(min(offset+limit, plan.Kept))
+	return p, nil
+}
+
+// everyRun is list_runs of a cluster.
+func everyRun(p api.ListRunsParams, of rpc.Everywhere[api.ListRunsResult]) (all api.ListRunsResult) {
+	all.UnreachableNodes = of.Missing
+	for _, one := range of.Results {
+		all.Total += one.Total
+	}
+	runs := every(of, func(r api.ListRunsResult) []api.PlanRun { return r.Runs }, func(r *api.PlanRun) *string { return &r.Node })
+	slices.SortFunc(runs, func(a, b api.PlanRun) int {
+		return cmp.Or(cmp.Compare(b.UpdatedAt, a.UpdatedAt), strings.Compare(a.PlanRunID, b.PlanRunID), strings.Compare(a.Node, b.Node))
+	})
+	all.Runs = page(runs, protocol.Value(p.Offset), protocol.ValueOr(p.Limit, api.DefaultRuns))
+	return all
+}
+
+// page are the entries from an index on, as many as limit at most.
+func page[E any](all []E, offset, limit uint64) []E {
+	from := min(offset, uint64(len(all)))
+	return all[from:min(from+limit, uint64(len(all)))]
 }

@@ -146,7 +146,7 @@ func Register(r *rpc.Router, o Options) {
 	rpc.HandleStream(r, api.ExecuteTask, tasks.execute)
 	rpc.HandleStream(r, api.CreatePlan, tasks.createPlan)
 	rpc.HandleStream(r, api.RunPlan, o.Plans.Serve)
-	rpc.Handle(r, api.ListRuns, o.Plans.List)
+	rpc.HandleEverywhere(r, api.ListRuns, o.Plans.List, firstRuns, everyRun)
 	rpc.Handle(r, api.GetRun, o.Plans.Get)
 	rpc.Handle(r, api.ValidateCode, tasks.validateCode)
 

@@ -133,6 +133,9 @@ func (m *turnMethods) cancel(ctx context.Context, c *rpc.Call, p api.CancelParam
 		if err == nil && !cancelled {
 			cancelled, err = m.tasks.Cancel(ctx, "", p.RequestID)
 		}
+		if err == nil && !cancelled {
+			err = m.plans.Elsewhere(ctx, p.RequestID)
+		}
 		if err != nil {
 			return api.CancelResult{}, err
 		}

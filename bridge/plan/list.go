@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -49,14 +50,14 @@ func (r *Runner) List(_ context.Context, _ *rpc.Call, p api.ListRunsParams) (api
 }
 
 // Get is get_run.
-func (r *Runner) Get(_ context.Context, _ *rpc.Call, p api.GetRunParams) (api.GetRunResult, error) {
+func (r *Runner) Get(ctx context.Context, _ *rpc.Call, p api.GetRunParams) (api.GetRunResult, error) {
 	unknown := api.Invalid("plan_run_id", "no run of that id is recorded")
 	if !api.ValidPlanID(p.PlanRunID) {
 		return api.GetRunResult{}, unknown
 	}
 	info, err := os.Lstat(r.record(p.PlanRunID))
 	if err != nil {
-		return api.GetRunResult{}, unknown
+		return api.GetRunResult{}, cmp.Or(r.Elsewhere(ctx, p.PlanRunID), error(unknown))
 	}
 	found, err := r.look(p.PlanRunID, info.ModTime())
 	if errors.Is(err, fs.ErrNotExist) {

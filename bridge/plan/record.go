@@ -360,15 +360,21 @@ func (r *Record) append(l line) error {
 // Prune removes the records beyond Kept: the oldest of those whose run has ended,
 // and only if they are not enough, the oldest that could be gone on with. Those of
 // runs that are under way stay, as busy says by their ids, and so does what cannot
-// be removed.
-func Prune(dir string, busy func(id string) bool) {
+// be removed. It returns the ids of the removed ones.
+func Prune(dir string, busy func(id string) bool) (removed []string) {
 	type record struct {
 		path string
 		at   time.Time
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return
+		return nil
+	}
+	idOf := func(path string) string { return strings.TrimSuffix(filepath.Base(path), suffix) }
+	remove := func(path string) {
+		if os.Remove(path) == nil {
+			removed = append(removed, idOf(path))
+		}
 	}
 	var records []record
 	for _, entry := range entries {
@@ -381,21 +387,22 @@ func Prune(dir string, busy func(id string) bool) {
 	var left []record
 	for _, old := range records {
 		if more <= 0 {
-			return
+			return removed
 		}
-		if busy(strings.TrimSuffix(filepath.Base(old.path), suffix)) {
+		if busy(idOf(old.path)) {
 			continue
 		}
 		if !ended(old.path) {
 			left = append(left, old)
 			continue
 		}
-		_ = os.Remove(old.path)
+		remove(old.path)
 		more--
 	}
 	for _, old := range left[:max(0, min(more, len(left)))] {
-		_ = os.Remove(old.path)
+		remove(old.path)
 	}
+	return removed
 }
 
 // ended reports whether the last line of a record says that its run has ended.

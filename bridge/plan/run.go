@@ -36,6 +36,8 @@ type Options struct {
 	// Dir is where the records of runs are kept, one file for each; it is made when it is
 	// needed, and one process uses it at a time.
 	Dir string
+	// Claims say which machine has a run; nil for a server alone.
+	Claims Claims
 	// Requests is what runs are part of: the end of the server waits for them.
 	Requests *rpc.DrainGroup
 	Log      *zap.Logger
@@ -125,12 +127,16 @@ func (r *Runner) begin(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*
 		}
 		return run, nil
 	}
+	if err := r.claim(ctx, id); err != nil {
+		return nil, err
+	}
 	record, err := Open(r.record(id), Identity{Digest: digest, Earlier: []string{whole}, Plan: &p.Plan})
 	if err != nil {
+		r.releaseUnrecorded(ctx, id)
 		return nil, err
 	}
 	if !record.Resumed {
-		Prune(r.o.Dir, func(other string) bool { return other == id || r.get(other) != nil })
+		r.release(ctx, Prune(r.o.Dir, func(other string) bool { return other == id || r.get(other) != nil })...)
 	}
 	var again []string
 	if record.Status != "" {
@@ -141,7 +147,7 @@ func (r *Runner) begin(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*
 	}
 	leave, err := agents.Enter(ctx, r.o.Agents, protocol.Value(p.Agents), false) // they stay on this machine until the run has ended
 	if err != nil {
-		return nil, errors.Join(err, record.Discard())
+		return nil, errors.Join(err, r.discard(ctx, id, record))
 	}
 	begun := false
 	defer func() {
@@ -151,11 +157,11 @@ func (r *Runner) begin(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*
 	}()
 	pool, err := r.newPool(c, p)
 	if err != nil {
-		return nil, errors.Join(err, record.Discard())
+		return nil, errors.Join(err, r.discard(ctx, id, record))
 	}
 	if err := r.ensure(ctx, pool, p); err != nil {
 		pool.close()
-		return nil, errors.Join(err, record.Discard())
+		return nil, errors.Join(err, r.discard(ctx, id, record))
 	}
 	if again != nil {
 		if err := record.Reopen(again); err != nil {
@@ -166,7 +172,7 @@ func (r *Runner) begin(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*
 	}
 	if !r.o.Requests.Enter() {
 		pool.close()
-		return nil, errors.Join(supervisor.ErrDraining, record.Discard())
+		return nil, errors.Join(supervisor.ErrDraining, r.discard(ctx, id, record))
 	}
 	// The run outlives its request, and ends by cancel, timeout_s or the server.
 	lives, cancel := context.WithCancelCause(context.WithoutCancel(ctx))

@@ -45,10 +45,17 @@ type RemoteError struct{ Answer Error }
 
 func (e *RemoteError) Error() string { return e.Answer.Err.Error() }
 
-// ClaimedError says that another machine has an agent, or a session, of that name.
-type ClaimedError struct{ Agent, Machine string }
+// ClaimedError says that another machine has an agent, or a session, of that name, or the run of a plan.
+type ClaimedError struct {
+	Agent   string
+	Run     string // of a plan; "" with an agent
+	Machine string
+}
 
 func (e *ClaimedError) Error() string {
+	if e.Run != "" {
+		return fmt.Sprintf("the machine %s has the run %s", e.Machine, e.Run)
+	}
 	return fmt.Sprintf("the machine %s has an agent %s", e.Machine, e.Agent)
 }
 
@@ -96,10 +103,11 @@ func (r *Router) goneTo(c *Call, names []string) error {
 	return nil
 }
 
-// claimed is the machine that was found to have one of the agents which a call names, when that was to be started here; "" if err says nothing of that.
+// claimed is the machine that was found to have one of the agents which a call names, when that was to be started here, or the run of a plan; "" if err
+// says nothing of that.
 func claimed(c *Call, names []string, err error) string {
 	e, ok := errors.AsType[*ClaimedError](err)
-	if !ok || c.Forwarded || c.Agent != "" || c.By.Agent != nil || !slices.Contains(names, e.Agent) {
+	if !ok || c.Forwarded || c.Agent != "" || c.By.Agent != nil || e.Run == "" && !slices.Contains(names, e.Agent) {
 		return ""
 	}
 	return e.Machine

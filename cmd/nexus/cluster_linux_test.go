@@ -218,6 +218,11 @@ func worksThrough(t *testing.T, s, owner *live) {
 	if err != nil || !strings.Contains(stream, `"method":"stream_start"`) || !strings.Contains(stream, `"method":"stream_end"`) || !strings.Contains(stream, `"stop_reason":"completed"`) {
 		t.Errorf("a stream of another machine's agent: %v\n%s", err, stream)
 	}
+	const plan = `{"request_id":"health","pool":{"size":1},"plan":{"tasks":[{"id":"a","type":"testing","description":"a"}]}}`
+	run := owner.call("/", "run_plan", plan)
+	if again := s.call("/", "run_plan", plan); gjson.Get(run, "result.status").Str != "completed" || !gjson.Get(again, "result.replayed").Bool() {
+		t.Errorf("a run of a plan, and what another machine says of it: %s\n%s", run, again)
+	}
 	cancelled := began(t, s, owner, "long")
 	ask, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/agent/worker/events?after=0", http.NoBody)
 	if err != nil {

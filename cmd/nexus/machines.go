@@ -6,7 +6,6 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/forward"
-	"nexus.internal/bridge/httpd"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
@@ -19,7 +18,7 @@ import (
 type machines struct {
 	*cluster.Node
 	*replicated.Store
-	httpd.Others
+	common
 }
 
 var _ bridge.Machines = machines{}
@@ -64,6 +63,18 @@ func (m machines) Release(ctx context.Context, agent string) error {
 		return err
 	}
 	return m.Node.Release(ctx, agent, c.Epoch)
+}
+
+func (m machines) ClaimRun(ctx context.Context, run string) (machine string, err error) {
+	return m.r.Take(ctx, runName+run, m.Self())
+}
+
+func (m machines) RunOwner(ctx context.Context, run string) (machine string, err error) {
+	return m.r.Holder(ctx, runName+run)
+}
+
+func (m machines) ReleaseRun(ctx context.Context, run string) error {
+	return m.r.Drop(ctx, runName+run, m.Self())
 }
 
 // cwds are the working directories of agents.

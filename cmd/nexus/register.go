@@ -19,6 +19,7 @@ const (
 	keysValue  = "keys"
 	ratesTopic = "rates"
 	keyTopic   = "key"
+	runName    = "plan/" // and the id of a run
 )
 
 // common is what the machines of a cluster keep together, as the façade knows it.

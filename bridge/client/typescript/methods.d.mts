@@ -527,7 +527,9 @@ export type ListRunsResult = {
     tasks: number;
     tasks_done: number;
     updated_at: number;
+    node?: string;
   }>;
+  unreachable_nodes?: Array<string>;
 };
 
 export type GetRunParams = {
@@ -539,6 +541,7 @@ export type GetRunResult = {
   tasks: number;
   tasks_done: number;
   updated_at: number;
+  node?: string;
   plan?: {
     tasks: Array<{
       id: string;

@@ -44,6 +44,7 @@ type Register struct {
 	mu      sync.Mutex         // guards what follows
 	bucket  jetstream.KeyValue // nil until a majority was reached
 	used    jetstream.KeyValue // nil until something was used
+	held    jetstream.KeyValue // nil until a name was asked for
 	values  map[string]value
 	known   bool          // all values that there were are in values
 	changed chan struct{} // closed with the next change
@@ -186,4 +187,33 @@ func (r *Register) followOnce(ctx context.Context, reached <-chan nats.Status) e
 			}
 		}
 	}
+}
+
+// openTries is how often a bucket is asked for that no machine has before it is needed, each time for openPatience at most: of several machines that
+// make it at once, some get no answer.
+const openTries = 4
+
+// open opens a bucket, which is kept in at.
+func (r *Register) open(ctx context.Context, at *jetstream.KeyValue, config jetstream.KeyValueConfig) (bucket jetstream.KeyValue, err error) {
+	r.mu.Lock()
+	bucket = *at
+	r.mu.Unlock()
+	if bucket != nil {
+		return bucket, nil
+	}
+	for range openTries {
+		asked, cancel := context.WithTimeout(ctx, openPatience)
+		bucket, err = cluster.OpenBucket(asked, r.js, config)
+		cancel()
+		if err == nil || ratelimit.Sleep(ctx, retryEvery) != nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*at = bucket
+	return bucket, nil
 }

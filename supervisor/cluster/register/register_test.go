@@ -167,3 +167,55 @@ func TestRegister(t *testing.T) {
 		t.Error("what was known is not known any more")
 	}
 }
+
+// A name has one holder in the whole cluster, until that one gives it up.
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	machines := clustertest.Start(t, 3)
+	var all []*register.Register
+	for _, m := range machines {
+		all = append(all, open(t, m))
+	}
+	for _, r := range all {
+		until(t, r, "there is no value", has(r, "keys", ""))
+	}
+	holders := make([]string, len(all))
+	var contending sync.WaitGroup
+	for i, r := range all {
+		contending.Go(func() {
+			var err error
+			if holders[i], err = r.Take(t.Context(), "plan/ä b", string(rune('a'+i))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	contending.Wait()
+	holder := holders[0]
+	for i, r := range all {
+		if got, err := r.Holder(t.Context(), "plan/ä b"); holders[i] != holder || got != holder || err != nil {
+			t.Errorf("machine %d has taken it for %q, and finds %q, %v; the first one %q", i, holders[i], got, err, holder)
+		}
+	}
+	if err := all[0].Drop(t.Context(), "plan/ä b", "another"); err != nil {
+		t.Error(err)
+	}
+	if got, err := all[1].Take(t.Context(), "plan/ä b", "later"); got != holder || err != nil {
+		t.Errorf("after another one gave it up: %q, %v", got, err)
+	}
+	if err := all[0].Drop(t.Context(), "plan/ä b", holder); err != nil {
+		t.Error(err)
+	}
+	if got, err := all[2].Holder(t.Context(), "plan/ä b"); got != "" || err != nil {
+		t.Errorf("given up: %q, %v", got, err)
+	}
+	if got, err := all[1].Take(t.Context(), "plan/ä b", "later"); got != "later" || err != nil {
+		t.Errorf("taken anew: %q, %v", got, err)
+	}
+	for i := range 2 {
+		all[i].Close()
+		machines[i].Stop()
+	}
+	if _, err := all[2].Take(t.Context(), "other", "x"); !errors.Is(err, cluster.ErrNoQuorum) {
+		t.Errorf("without a majority: %v", err)
+	}
+}

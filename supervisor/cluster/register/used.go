@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"nexus.internal/protocol/ratelimit"
 	"nexus.internal/supervisor/cluster"
 )
 
@@ -43,32 +42,8 @@ func (r *Register) Use(ctx context.Context, texts []string) error {
 	return nil
 }
 
-// openTries is how often what was used is asked for, each time for openPatience at most: of several machines that make it at once, some get no answer.
-const openTries = 4
-
-// openUsed opens what was used, which no machine has before something is.
-func (r *Register) openUsed(ctx context.Context) (used jetstream.KeyValue, err error) {
-	r.mu.Lock()
-	used = r.used
-	r.mu.Unlock()
-	if used != nil {
-		return used, nil
-	}
-	for range openTries {
-		asked, cancel := context.WithTimeout(ctx, openPatience)
-		used, err = cluster.OpenBucket(asked, r.js, jetstream.KeyValueConfig{
-			Bucket: "nexus_" + r.o.Cluster + "_used", Description: "what may be used once", Replicas: r.o.Replicas, Storage: jetstream.FileStorage, TTL: UsedFor,
-		})
-		cancel()
-		if err == nil || ratelimit.Sleep(ctx, retryEvery) != nil {
-			break
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.used = used
-	return used, nil
+func (r *Register) openUsed(ctx context.Context) (jetstream.KeyValue, error) {
+	return r.open(ctx, &r.used, jetstream.KeyValueConfig{
+		Bucket: "nexus_" + r.o.Cluster + "_used", Description: "what may be used once", Replicas: r.o.Replicas, Storage: jetstream.FileStorage, TTL: UsedFor,
+	})
 }

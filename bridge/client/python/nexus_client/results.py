@@ -489,7 +489,7 @@ class RunPlan(_RunPlan, total=False):
     resumable: bool
 
 
-class PlanRun(TypedDict):
+class _PlanRun(TypedDict):
     plan_run_id: str
     status: Literal["running", "interrupted", "completed", "failed", "cancelled", "timed_out", "damaged"]
     tasks: int
@@ -497,9 +497,17 @@ class PlanRun(TypedDict):
     updated_at: float
 
 
-class ListRuns(TypedDict):
+class PlanRun(_PlanRun, total=False):
+    node: str
+
+
+class _ListRuns(TypedDict):
     total: int
     runs: List[PlanRun]
+
+
+class ListRuns(_ListRuns, total=False):
+    unreachable_nodes: List[str]
 
 
 class _GetRun(TypedDict):
@@ -512,6 +520,7 @@ class _GetRun(TypedDict):
 
 
 class GetRun(_GetRun, total=False):
+    node: str
     plan: Plan
 
 

@@ -1,0 +1,96 @@
+package register
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"nexus.internal/supervisor/cluster"
+)
+
+// droppedFor is for how long is kept that a name was given up.
+const droppedFor = time.Hour
+
+// Take gives a name to holder, a text that is not empty, if none holds it in the whole cluster, and is what holds it then. Without a majority the error is
+// [cluster.ErrNoQuorum]; after any other it is not known who holds it.
+func (r *Register) Take(ctx context.Context, name, holder string) (has string, err error) {
+	bucket, err := r.openHeld(ctx)
+	if err != nil {
+		return "", err
+	}
+	err = cluster.Agree(ctx, bucket, func(ctx context.Context, b jetstream.KeyValue) error {
+		_, err := b.Create(ctx, heldKey(name), []byte(holder))
+		return err
+	})
+	if errors.Is(err, cluster.ErrChanged) {
+		has, _, err = r.holder(ctx, bucket, name)
+		return has, err
+	}
+	return holder, err
+}
+
+// Holder is what holds a name; "" if nothing does. The errors are those of Take.
+func (r *Register) Holder(ctx context.Context, name string) (has string, err error) {
+	bucket, err := r.openHeld(ctx)
+	if err != nil {
+		return "", err
+	}
+	has, _, err = r.holder(ctx, bucket, name)
+	return has, err
+}
+
+// Drop gives up a name that holder holds; it is no error if another one does. The errors are those of Take.
+func (r *Register) Drop(ctx context.Context, name, holder string) error {
+	bucket, err := r.openHeld(ctx)
+	if err != nil {
+		return err
+	}
+	has, revision, err := r.holder(ctx, bucket, name)
+	if err != nil || has != holder {
+		return err
+	}
+	err = cluster.Agree(ctx, bucket, func(ctx context.Context, b jetstream.KeyValue) error {
+		return b.Purge(ctx, heldKey(name), jetstream.LastRevision(revision), jetstream.PurgeTTL(droppedFor))
+	})
+	if errors.Is(err, cluster.ErrChanged) {
+		return nil
+	}
+	return err
+}
+
+// holder asks the machine that leads the others, so that it is told what a majority has.
+func (r *Register) holder(ctx context.Context, bucket jetstream.KeyValue, name string) (has string, revision uint64, err error) {
+	err = cluster.Agree(ctx, bucket, func(ctx context.Context, b jetstream.KeyValue) error {
+		entry, err := b.Get(ctx, heldKey(name))
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			return nil
+		}
+		if err == nil {
+			has, revision = string(entry.Value()), entry.Revision()
+		}
+		return err
+	})
+	return has, revision, err
+}
+
+// heldKey is a name as a key of the bucket: a name may have any letters.
+func heldKey(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:])
+}
+
+func (r *Register) openHeld(ctx context.Context) (jetstream.KeyValue, error) {
+	held, err := r.open(ctx, &r.held, jetstream.KeyValueConfig{
+		Bucket: "nexus_" + r.o.Cluster + "_held", Description: "names that one machine holds", Replicas: r.o.Replicas, Storage: jetstream.FileStorage,
+		LimitMarkerTTL: droppedFor,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", cluster.ErrNoQuorum, err)
+	}
+	return held, nil
+}
