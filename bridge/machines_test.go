@@ -282,6 +282,9 @@ func (m *machine) GiveUp(_ context.Context, agent string) error {
 	return nil
 }
 
+// SessionID says that nothing was shipped.
+func (*machine) SessionID(context.Context, string) (string, error) { return "", nil }
+
 func (m *machine) Draining() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

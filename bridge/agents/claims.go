@@ -47,6 +47,8 @@ type Claims interface {
 	GiveUp(ctx context.Context, agent string) error
 	// Ship returns once a majority of the machines has what is saved of an agent that this one has claimed.
 	Ship(ctx context.Context, agent string) error
+	// SessionID is the id of the session that the machines have of another machine's agent, that of its header; "" if nothing was shipped of it.
+	SessionID(ctx context.Context, agent string) (string, error)
 	// Draining reports whether this machine is to have no agents: those that others can have are handed over.
 	Draining() bool
 	// Drain says whether this machine is to have no agents, also after a restart.

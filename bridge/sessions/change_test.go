@@ -151,6 +151,8 @@ func changeOnAndOn(home, what string) {
 			err = errors.Join(c.Rename("a", "b"), c.Rename("b", "a"))
 		case "delete":
 			err = errors.Join(c.Clone("a", "copy"), c.Delete("copy"))
+		case "bring":
+			err = sessions.Bring(c, sessions.New(filepath.Join(home, "from"), nil), "a", fmt.Sprint("copy-", i), "")
 		case "import":
 			_, err = c.Import(fmt.Appendf(nil, `{"agent_id":"copy-%d","messages":[%s]}`, i, strings.TrimSuffix(strings.Repeat(`{"role":"user","content":"x"},`, 5), ",")))
 		}
@@ -164,7 +166,7 @@ func changeOnAndOn(home, what string) {
 // A process that is killed while it changes sessions leaves each of them as it
 // was or as it was to be, with all that belongs to it, and none twice.
 func TestKilledInAChange(t *testing.T) {
-	for _, what := range []string{"clone", "rename", "delete", "import"} {
+	for _, what := range []string{"clone", "rename", "delete", "import", "bring"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			home := t.TempDir()
@@ -174,6 +176,11 @@ func TestKilledInAChange(t *testing.T) {
 			if what == "rename" {
 				save(t, c, "copy-made", 5, transcript.Settings{ParentAgentID: new("a")})
 				saveParts(t, c, "copy-made", "whole")
+			}
+			if what == "bring" {
+				from := sessions.New(filepath.Join(home, "from"), nil)
+				save(t, from, "a", 5, transcript.Settings{})
+				saveParts(t, from, "a", "whole")
 			}
 			want, err := os.ReadFile(c.Path("a"))
 			if err != nil {
@@ -272,13 +279,16 @@ func checkAll(t *testing.T, c *sessions.Catalogue, what string, want []byte) {
 				}
 				parts = []string{"whole", "whole", "whole", "whole"}
 			}
+			if what == "bring" {
+				parts = []string{"whole", "whole", "whole", "whole"}
+			}
 			if what == "import" {
 				parts = []string{"-", "-", "-", "-"}
 			}
 			if diff := cmp.Diff(parts, there(t, c, id)); diff != "" {
 				t.Fatalf("what belongs to %s (-want +got):\n%s", id, diff)
 			}
-			if what == "clone" || what == "import" {
+			if what == "clone" || what == "import" || what == "bring" {
 				if err := c.Delete(id); err != nil {
 					t.Fatal(err)
 				}

@@ -73,7 +73,7 @@ func Local(home string, noSync bool, log *zap.Logger) *store.Local {
 
 // layoutOf is where the sessions of a home are, and what is kept of their agents.
 func layoutOf(home string) store.Layout {
-	return store.Layout{Named: filepath.Join(home, "sessions"), Temp: filepath.Join(home, "run", "temp")}
+	return store.Layout{Named: filepath.Join(home, namedDir), Temp: filepath.Join(home, "run", "temp")}
 }
 
 // Tidy brings a home into order when no server runs in it: a change that its
@@ -119,6 +119,9 @@ func (c *Catalogue) Dir(id string) string { return c.layout.Dir(id) }
 
 // Path is the file of id's session. It may not exist yet.
 func (c *Catalogue) Path(id string) string { return c.layout.Path(id, suffix) }
+
+// namedDir is the directory of sessions in a home.
+const namedDir = "sessions"
 
 // What follows an agent's name in that of its session, of the directory of its images,
 // and of a session that is being made.

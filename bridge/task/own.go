@@ -230,10 +230,8 @@ func (r *Runner) keep(id string, ended *record, result any) error {
 		return fmt.Errorf("encode the result of a task: %w", err)
 	}
 	text, err := json.Marshal(ended)
-	for _, dir := range []string{filepath.Dir(r.o.Dir), r.o.Dir} {
-		if err == nil {
-			err = safefile.Mkdir(dir)
-		}
+	if err == nil {
+		err = r.makeDir()
 	}
 	if err == nil {
 		err = safefile.Replace(r.path(id), append(text, '\n'), false)
@@ -246,6 +244,14 @@ func (r *Runner) keep(id string, ended *record, result any) error {
 	}
 	r.prune()
 	return nil
+}
+
+// makeDir makes the directory of results.
+func (r *Runner) makeDir() error {
+	if err := safefile.Mkdir(filepath.Dir(r.o.Dir)); err != nil {
+		return err
+	}
+	return safefile.Mkdir(r.o.Dir)
 }
 
 // prune removes the oldest results beyond Kept. What cannot be removed stays.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
+	"nexus.internal/bridge"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
@@ -194,7 +196,7 @@ type membership struct {
 	register *register.Register
 	kept     *replicated.Store
 	cwds     *cwds
-	saves    *socket // where backups of the cluster are had; nil before join
+	asked    *socket // where backups of the cluster are had, and homes brought in; nil before answer
 }
 
 // enterCluster starts what makes this machine one with others; nil if it is to be none.
@@ -273,10 +275,18 @@ func (m *membership) join(agents *supervisor.Supervisor, version string) (err er
 		return err
 	}
 	m.cwds.agents = agents
-	if err := m.kept.Start(m.node); err != nil {
-		return err
+	return m.kept.Start(m.node)
+}
+
+// answer begins to answer at the socket of the home. Join was called.
+func (m *membership) answer(front *bridge.Server, version string) (err error) {
+	if m == nil {
+		return nil
 	}
-	m.saves, err = serveSocket(m.cwds.home, clusterSocket, &clusterSaver{kept: m.kept, home: m.cwds.home, version: version}, m.log)
+	mux := http.NewServeMux()
+	mux.Handle("GET /backup", &clusterSaver{kept: m.kept, home: m.home, version: version})
+	mux.Handle("POST /import", &clusterImporter{front: front, log: m.log})
+	m.asked, err = serveSocket(m.home, clusterSocket, mux, m.log)
 	return err
 }
 
@@ -292,8 +302,8 @@ func (m *membership) close() {
 	if m == nil {
 		return
 	}
-	if m.saves != nil {
-		m.saves.close()
+	if m.asked != nil {
+		m.asked.close()
 	}
 	if m.kept != nil {
 		m.kept.Close()

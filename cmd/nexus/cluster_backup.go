@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// clusterSocket is the name of the socket at which a machine of a cluster is asked for a backup, in run.
+	// clusterSocket is the name of the socket at which a machine of a cluster is asked for a backup, or to bring in a home, in run.
 	clusterSocket = "cluster"
 	// The answer has how many sessions it has in a header, and the agents of which the machines have nothing yet.
 	savedHeader, withoutHeader = "X-Sessions", "X-Without"
@@ -133,7 +133,7 @@ func saveCluster(ctx context.Context, app *cli.App, path string) (err error) {
 		return fmt.Errorf("make the backup: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
-	answer, err := askForBackup(ctx, home)
+	answer, err := askMachine(ctx, home, http.MethodGet, "backup", http.NoBody)
 	if err != nil {
 		return fmt.Errorf("make the backup: %w", err)
 	}
@@ -159,15 +159,15 @@ func saveCluster(ctx context.Context, app *cli.App, path string) (err error) {
 	return app.Printf("%s: %s sessions, %d bytes of the cluster\n", path, answer.Header.Get(savedHeader), n)
 }
 
-// askForBackup asks the server of a home.
-func askForBackup(ctx context.Context, home string) (*http.Response, error) {
+// askMachine asks the server of a home at its socket.
+func askMachine(ctx context.Context, home, method, what string, body io.Reader) (*http.Response, error) {
 	client := &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(home, "run", clusterSocket))
 		},
 		DisableKeepAlives: true,
 	}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://cluster/backup", http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, method, "http://cluster/"+what, body)
 	if err != nil {
 		return nil, err
 	}

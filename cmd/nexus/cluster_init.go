@@ -40,7 +40,7 @@ func clusterCommand(app *cli.App) *cobra.Command {
 		Long:  cli.LabelHelp,
 		RunE:  func(cmd *cobra.Command, args []string) error { return runVerb(cmd, "label", args) },
 	}
-	cmd.AddCommand(clusterInitCommand(app), clusterBackupCommand(app), clusterRestoreCommand(app), status, drain, label)
+	cmd.AddCommand(clusterInitCommand(app), clusterBackupCommand(app), clusterRestoreCommand(app), clusterImportCommand(app), status, drain, label)
 	return cmd
 }
 

@@ -20,7 +20,7 @@ var commonFlags = []string{"api-key", "ca", "home", "json", "output", "port", "s
 // without a line here uses each of them: see that it does before you leave it out.
 var refusedFlags = map[string]string{
 	"acp": "json output", "backup": elsewhere + "json output", "chaos": elsewhere + "home json output",
-	"cluster backup": elsewhere + "json output", "cluster init": elsewhere + "home", "cluster restore": elsewhere + "json output",
+	"cluster backup": elsewhere + "json output", "cluster import": elsewhere, "cluster init": elsewhere + "home", "cluster restore": elsewhere + "json output",
 	"config check": elsewhere, "config schema": elsewhere + "home", "detect": "api-key ca server", "doctor": "ca port server",
 	"import": elsewhere, "init": elsewhere, "logs clean": elsewhere, "logs list": elsewhere, "logs search": elsewhere, "logs show": elsewhere,
 	"mcp": "json output", "probe": elsewhere + "home", "restore": elsewhere + "json output", "rpc": "json output",

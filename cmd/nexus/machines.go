@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/agents"
@@ -9,6 +11,7 @@ import (
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/cluster/replicated"
@@ -19,6 +22,7 @@ type machines struct {
 	*cluster.Node
 	*replicated.Store
 	common
+	home config.Home
 }
 
 var _ bridge.Machines = machines{}
@@ -28,7 +32,7 @@ func (m *membership) machines() bridge.Machines {
 	if m == nil {
 		return nil
 	}
-	return machines{m.node, m.kept, common{m.register}}
+	return machines{m.node, m.kept, common{m.register}, m.home}
 }
 
 func (m machines) All() (all []forward.Machine) {
@@ -75,6 +79,24 @@ func (m machines) RunOwner(ctx context.Context, run string) (machine string, err
 
 func (m machines) ReleaseRun(ctx context.Context, run string) error {
 	return m.r.Drop(ctx, runName+run, m.Self())
+}
+
+func (m machines) SessionID(ctx context.Context, agent string) (id string, err error) {
+	scratch, err := safefile.MakeDir(m.home.ScratchDir())
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = scratch.Remove() }() // the next one sweeps it
+	home := config.Home(filepath.Join(scratch.Path(), "home"))
+	if err := os.MkdirAll(home.SessionsDir(), 0o700); err != nil {
+		return "", err
+	}
+	there, err := m.SaveOne(ctx, agent, home.SessionsDir(), filepath.Join(scratch.Path(), "coming"))
+	if err != nil || !there {
+		return "", err
+	}
+	saved, _ := sessions.New(string(home), nil).Summary(agent) // one that cannot be read is no other one's
+	return saved.Header.SessionID, nil
 }
 
 // cwds are the working directories of agents.

@@ -355,6 +355,9 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Notes:              notes.OpenFile(string(a.cfg.Home)),
 		PlansDir:           a.cfg.Home.PlansDir(),
 	})
+	if err == nil {
+		err = a.machines.answer(front, a.version)
+	}
 	if err != nil {
 		return nil, errors.Join(err, models.Close())
 	}

@@ -243,6 +243,29 @@ func Replace(path string, text []byte, durable bool) error {
 	return SyncDir(filepath.Dir(path))
 }
 
+// Copy copies a regular file, with its time, in the place of whatever file stands at to, in one step and durably.
+func Copy(from, to string) error {
+	in, err := Open(from, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	_, err = Renew(to, func(file *os.File) error {
+		info, err := in.Stat()
+		if err == nil {
+			_, err = io.Copy(file, in)
+		}
+		if err == nil {
+			err = errors.Join(os.Chtimes(file.Name(), info.ModTime(), info.ModTime()), file.Sync())
+		}
+		return errors.Join(err, file.Close())
+	})
+	if err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(to))
+}
+
 // Probe reports why a file of that many bytes cannot be saved in dir; nil if it can.
 // Nothing is left of the file, also if the process is killed after it was made.
 func Probe(dir string, size int) error {

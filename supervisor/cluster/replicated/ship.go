@@ -232,24 +232,32 @@ func (s *Store) Save(ctx context.Context, dir, scratch string) (saved int, witho
 	if err := s.node.Check(); err != nil {
 		return 0, nil, err
 	}
-	stream, err := s.opened(ctx)
-	if err != nil {
-		return 0, nil, err
-	}
 	for name := range s.node.Claims() {
 		if isTemp(name) {
 			continue
 		}
-		err := stream.Save(ctx, mirror.Options{Agent: name, Root: dir, Paths: paths(name), Scratch: scratch})
+		there, err := s.SaveOne(ctx, name, dir, scratch)
 		switch {
-		case errors.Is(err, mirror.ErrNothing):
-			without = append(without, name)
 		case err != nil:
 			return saved, without, err
-		default:
+		case there:
 			saved++
+		default:
+			without = append(without, name)
 		}
 	}
 	slices.Sort(without)
 	return saved, without, nil
+}
+
+// SaveOne is Save of one agent; there is false if nothing was shipped of it.
+func (s *Store) SaveOne(ctx context.Context, name, dir, scratch string) (there bool, err error) {
+	stream, err := s.opened(ctx)
+	if err == nil {
+		err = stream.Save(ctx, mirror.Options{Agent: name, Root: dir, Paths: paths(name), Scratch: scratch})
+	}
+	if errors.Is(err, mirror.ErrNothing) {
+		return false, nil
+	}
+	return err == nil, err
 }

@@ -1,0 +1,211 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/sessions"
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
+)
+
+// What becomes of a session, or of the record of a run, of another home that is to be brought in.
+const (
+	// BringComes is one that would come (of a dry run), BringCame one that has come.
+	BringComes, BringCame = "comes", "brought"
+	// BringThere is one that the cluster has already, under that name.
+	BringThere = "there"
+	// BringConflict is one whose name another one has, or that of the agent that created it. Nothing of either was changed.
+	BringConflict = "conflict"
+	// BringRefused is one that cannot come. Nothing of it is here.
+	BringRefused = "refused"
+)
+
+// Brought says what became of a session of another home.
+type Brought struct {
+	Session  string `json:"session"`  // its name there
+	AgentID  string `json:"agent_id"` // and here
+	Messages uint64 `json:"message_count"`
+	Outcome  string `json:"outcome"`
+	// Reason is why it did not come, or what it lacks here.
+	Reason string `json:"reason,omitempty"`
+}
+
+// BringOptions say how sessions are brought in.
+type BringOptions struct {
+	// Prefix, unless "", begins the name here of each session whose own name another one has.
+	Prefix string
+	// DryRun brings nothing.
+	DryRun bool
+}
+
+// Bring makes the sessions of another home, which no server uses, sessions of this machine's in its cluster: it claims each name, copies what is saved, and ships it
+// to a majority of the machines, one after the other. One that the cluster has already stays as it is. It returns what became of each, by
+// name; on an error, of those before. It may be called again then, and goes on.
+func Bring(ctx context.Context, r *Registry, from *sessions.Catalogue, o BringOptions) (all []Brought, err error) {
+	if r.o.Claims == nil {
+		return nil, errors.New("this server is in no cluster")
+	}
+	if r.o.Claims.Draining() {
+		return nil, fmt.Errorf("the machine %s drains, and takes no agents: ask another one", r.o.Claims.Self())
+	}
+	if err := r.o.Claims.Check(); err != nil {
+		return nil, NoQuorum(err, "which machine has %s is not known", "an agent")
+	}
+	names, err := sessions.Names(from)
+	if err != nil {
+		return nil, err
+	}
+	names = slices.DeleteFunc(names, api.IsTemp)
+	slices.Sort(names)
+	b := bringing{r: r, from: from, o: o, to: map[string]string{}}
+	for _, name := range names {
+		one, err := b.look(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	for i := range all {
+		if err := b.one(ctx, &all[i]); err != nil {
+			return all[:i], err
+		}
+	}
+	return all, nil
+}
+
+// bringing is one Bring.
+type bringing struct {
+	r    *Registry
+	from *sessions.Catalogue
+	o    BringOptions
+	to   map[string]string // what sessions are called here, by their names there; "" where another one has the name
+}
+
+// look says what is to become of a session, as far as it depends on it alone.
+func (b *bringing) look(ctx context.Context, name string) (Brought, error) {
+	one := Brought{Session: name, AgentID: name, Outcome: BringComes}
+	saved, err := b.from.Summary(name)
+	if err != nil {
+		one.Outcome, one.Reason = BringRefused, err.Error()
+		return one, nil
+	}
+	one.Messages = saved.Messages
+	has, of, err := b.there(ctx, name, saved.Header.SessionID)
+	if err == nil && has == BringConflict && b.o.Prefix != "" {
+		if one.AgentID = b.o.Prefix + name; !api.ValidAgentID(one.AgentID) {
+			one.Outcome, one.Reason = BringRefused, fmt.Sprintf("%q is no name of an agent", one.AgentID)
+			return one, nil
+		}
+		has, of, err = b.there(ctx, one.AgentID, saved.Header.SessionID)
+	}
+	if err != nil {
+		return one, err
+	}
+	if one.Outcome = has; has == BringConflict {
+		b.to[name] = ""
+		one.Reason = "the machine " + of + " has another session of that name"
+		return one, nil
+	}
+	b.to[name] = one.AgentID
+	return one, nil
+}
+
+// there says whether the cluster has a session of that name, this one or another one; BringComes for none. Of is the machine that has it.
+func (b *bringing) there(ctx context.Context, name, sessionID string) (has, of string, err error) {
+	claims := b.r.o.Claims
+	of, owned := claims.Owner(name)
+	if !owned {
+		of = claims.Self() // what is saved here and not claimed yet
+	}
+	var is string
+	if of == claims.Self() {
+		defer b.r.locks.Lock(name)()
+		if !b.r.o.Sessions.There(name) {
+			if _, err := b.r.o.Supervisor.Agent(name); err == nil {
+				return BringConflict, of, nil
+			}
+			return BringComes, "", nil
+		}
+		saved, _ := b.r.o.Sessions.Summary(name) // one that cannot be read is another one
+		is = saved.Header.SessionID
+	} else if is, err = claims.SessionID(ctx, name); err != nil {
+		return "", of, fmt.Errorf("look which session the machine %s has of the name %s: %w", of, name, err)
+	}
+	if is == sessionID {
+		return BringThere, of, nil
+	}
+	return BringConflict, of, nil
+}
+
+// one brings one session, unless it is a dry run. An error is of the cluster: nothing more is brought then.
+func (b *bringing) one(ctx context.Context, one *Brought) error {
+	if one.Outcome != BringComes {
+		return nil
+	}
+	saved, err := b.from.Summary(one.Session)
+	if err != nil {
+		one.Outcome, one.Reason = BringRefused, err.Error()
+		return nil
+	}
+	creator := ""
+	if was := protocol.Value(saved.Settings.ParentAgentID); was != "" {
+		switch now, known := b.to[was]; {
+		case known && now == "":
+			one.Outcome, one.Reason = BringConflict, fmt.Sprintf("it was created by %s, which another one is called here", was)
+			return nil
+		case now != was:
+			creator = now
+		}
+	}
+	if cwd := protocol.Value(saved.Settings.Cwd); cwd != "" {
+		if info, err := os.Stat(cwd); err != nil || !info.IsDir() {
+			one.Reason = fmt.Sprintf("its directory %s is not on this machine", cwd)
+		}
+	}
+	if b.o.DryRun {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	err = b.bring(context.WithoutCancel(ctx), one, creator)
+	var bad *sessions.Error
+	switch {
+	case err == nil:
+		one.Outcome = BringCame
+	case errors.Is(err, sessions.ErrExists): // it came just now
+		one.Outcome, one.Reason = BringConflict, err.Error()
+	case errors.As(err, &bad), errors.Is(err, supervisor.ErrUnrecorded):
+		one.Outcome, one.Reason = BringRefused, err.Error()
+	default:
+		return fmt.Errorf("bring in %s: %w", one.Session, err)
+	}
+	return nil
+}
+
+// bring claims, copies and ships one session.
+func (b *bringing) bring(ctx context.Context, one *Brought, creator string) error {
+	r, id := b.r, one.AgentID
+	defer r.locks.Lock(id)()
+	if _, err := r.o.Supervisor.Agent(id); err == nil {
+		return &sessions.Error{Name: id, Err: sessions.ErrExists}
+	}
+	if err := claimSession(ctx, r, id); err != nil {
+		return err
+	}
+	defer release(ctx, r, id) // if nothing comes of it
+	r.replaced(id)
+	if err := sessions.Bring(r.o.Sessions, b.from, one.Session, id, creator); err != nil {
+		return err
+	}
+	err := r.o.Claims.Ship(ctx, id)
+	if errors.Is(err, supervisor.ErrUnrecorded) || errors.Is(err, supervisor.ErrNoRoom) { // the machines would never have it
+		return errors.Join(err, forget(ctx, r, id), r.o.Sessions.Delete(id))
+	}
+	return err // what is claimed and here is shipped as soon as there is a majority
+}

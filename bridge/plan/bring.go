@@ -1,0 +1,112 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"nexus.internal/bridge/agents"
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
+	"nexus.internal/protocol/safefile"
+)
+
+// Brought says what became of the record of a run of another home.
+type Brought struct {
+	PlanRunID string `json:"plan_run_id"`
+	Outcome   string `json:"outcome"` // as that of an [agents.Brought]
+	Reason    string `json:"reason,omitempty"`
+}
+
+// Bring copies the records of runs, and the results of tasks, that another home has in its directory of plans, which nobody writes to: those that are not
+// here and that no other machine has. With dryRun it copies nothing. It returns what became of each run, in the order of their ids; on an error, of those before. It may be called again then.
+func (r *Runner) Bring(ctx context.Context, dir string, dryRun bool) (all []Brought, err error) {
+	entries, err := safefile.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		id, isRecord := strings.CutSuffix(entry.Name(), suffix)
+		if !isRecord || !entry.Type().IsRegular() || !api.ValidPlanID(id) {
+			continue
+		}
+		one, err := r.bring(ctx, dir, id, dryRun)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, one)
+	}
+	if dryRun {
+		return all, nil
+	}
+	return all, r.o.Tasks.Bring(filepath.Join(dir, "tasks"))
+}
+
+// bring copies the record of one run.
+func (r *Runner) bring(ctx context.Context, dir, id string, dryRun bool) (Brought, error) {
+	defer r.locks.Lock(id)()
+	one := Brought{PlanRunID: id, Outcome: agents.BringComes}
+	from := filepath.Join(dir, id+suffix)
+	is, err := planOf(from)
+	if err != nil {
+		one.Outcome, one.Reason = agents.BringRefused, err.Error()
+		return one, nil
+	}
+	switch has, err := planOf(r.record(id)); {
+	case err == nil && has == is:
+		one.Outcome = agents.BringThere
+	case !errors.Is(err, fs.ErrNotExist):
+		one.Outcome, one.Reason = agents.BringConflict, "there is a run of that id with another plan"
+	default:
+		return r.bringNew(ctx, one, from, dryRun)
+	}
+	return one, nil
+}
+
+// bringNew copies the record of a run that is not here.
+func (r *Runner) bringNew(ctx context.Context, one Brought, from string, dryRun bool) (Brought, error) {
+	id := one.PlanRunID
+	take := r.claim
+	if dryRun {
+		take = r.Elsewhere
+	}
+	err := take(ctx, id)
+	if claimed, ok := errors.AsType[*rpc.ClaimedError](err); ok {
+		one.Outcome, one.Reason = agents.BringThere, "the machine "+claimed.Machine+" has a run of that id"
+		return one, nil
+	}
+	if err != nil || dryRun {
+		return one, err
+	}
+	err = safefile.Mkdir(r.o.Dir)
+	if err == nil {
+		err = safefile.Copy(from, r.record(id))
+	}
+	if err != nil {
+		r.releaseUnrecorded(ctx, id)
+		return one, err
+	}
+	one.Outcome = agents.BringCame
+	return one, nil
+}
+
+// planOf is the digest of the plan of a record.
+func planOf(path string) (string, error) {
+	if _, err := os.Lstat(path); err != nil {
+		return "", err
+	}
+	file, err := openRegular(path, os.O_RDONLY)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	r := &Record{file: file, Done: map[string]api.PlanTaskResult{}, Begun: map[string]Start{}, attempts: map[string]int{}}
+	digest, _, _, err := r.replay()
+	return digest, err
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"nexus.internal/bridge"
+	"nexus.internal/bridge/agents"
+	"nexus.internal/bridge/homelock"
+	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/protocol/homeformat"
+	"nexus.internal/protocol/safefile"
+)
+
+// clusterImport is what a machine is asked for.
+type clusterImport struct {
+	Home   string `json:"home"` // absolute
+	Rename string `json:"rename"`
+	DryRun bool   `json:"dry_run"`
+}
+
+// clusterImported is its answer.
+type clusterImported struct {
+	bridge.Imported
+	DryRun bool `json:"dry_run"`
+	// Problem is why no more came than what is listed.
+	Problem string `json:"problem,omitzero"`
+}
+
+// maxClusterImport bounds the question, in bytes.
+const maxClusterImport = 64 << 10
+
+// clusterImporter brings another home in.
+type clusterImporter struct {
+	front *bridge.Server
+	log   *zap.Logger
+}
+
+// ServeHTTP implements [http.Handler].
+func (i *clusterImporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var asked clusterImport
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxClusterImport))
+	if err == nil {
+		err = json.Unmarshal(text, &asked)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	release, err := holdHome(asked.Home)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	defer release()
+	done := clusterImported{DryRun: asked.DryRun}
+	done.Imported, err = i.front.Import(r.Context(), asked.Home, agents.BringOptions{Prefix: asked.Rename, DryRun: asked.DryRun})
+	if err != nil {
+		done.Problem = err.Error()
+	}
+	i.log.Info("a home was brought in", zap.String("home", asked.Home), zap.Int("sessions", len(done.Sessions)), zap.Int("runs", len(done.Runs)), zap.Bool("dry_run", asked.DryRun), zap.Error(err))
+	if text, err = json.Marshal(done); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	_, _ = w.Write(text) // the client finds out that it is cut off
+}
+
+// holdHome keeps servers from a home until release is called. The home is one, and no later program's.
+func holdHome(home string) (release func(), err error) {
+	if _, err := os.Stat(filepath.Join(home, "sessions")); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s is no home of nexus with anything saved: it has no sessions", home)
+	}
+	if err := errors.Join(safefile.CheckHomeDir(home), homeformat.Check(home)); err != nil {
+		return nil, err
+	}
+	path := homelock.Path(home)
+	if err := safefile.Mkdir(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	file, err := safefile.Open(path, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return nil, fmt.Errorf("lock the home: %w", err)
+	}
+	err = homelock.Take(file)
+	if errors.Is(err, safefile.ErrLocked) {
+		server := homelock.Read(file)
+		err = fmt.Errorf("a server uses %s: stop it first, by nexus-rpc --home %s shutdown", home, home)
+		if server.PID == os.Getpid() {
+			err = fmt.Errorf("%s is the home of the server that is asked, which made what was saved there the cluster's when it started", home)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return func() { file.Close() }, nil
+}
+
+func clusterImportCommand(app *cli.App) *cobra.Command {
+	var asked clusterImport
+	cmd := &cobra.Command{
+		Use:   "import DIR",
+		Short: "Bring the agents of a home of a single machine into the cluster",
+		Long: "Brings what is saved in the home DIR, of a server that was in no cluster and has ended, into the cluster: each session under its\n" +
+			"name, with its conversation, outcomes, events, usage and limits, and the records of runs of plans. The server of --home, which is\n" +
+			"a machine of the cluster, reads DIR and has the agents then. A session whose name the cluster has stays in DIR, and is listed as a\n" +
+			"conflict; --rename brings it under another name. DIR stays as it is. Called again, also after a kill, the rest comes,\n" +
+			"and nothing twice. Configurations, keys, notes and audit logs do not come. The exit code is 1 if something that is listed did not come.",
+		Example: "  nexus cluster import ~/.nexus3 --home /srv/nexus --dry-run",
+		Args:    cli.Args(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			ctx, stop := cli.Interruptible(cmd.Context())
+			defer stop()
+			if asked.Home, err = filepath.Abs(args[0]); err == nil {
+				asked.Home, err = filepath.EvalSymlinks(asked.Home)
+			}
+			if err != nil {
+				return fmt.Errorf("import: %w", err)
+			}
+			return importHome(ctx, app, asked)
+		},
+	}
+	cmd.Flags().StringVar(&asked.Rename, "rename", "", "`PREFIX` that begins the name of each session whose own name the cluster has already")
+	cmd.Flags().BoolVar(&asked.DryRun, "dry-run", false, "list what would come, and bring nothing")
+	cli.Named(cmd, "sessions.#.agent_id")
+	cli.Without(cmd, "it asks the server of the home", "port", "server", "ca", "api-key")
+	return cmd
+}
+
+// importHome asks the server of the home to bring another one in, and writes what came.
+func importHome(ctx context.Context, app *cli.App, asked clusterImport) error {
+	home, err := app.Home()
+	if err != nil {
+		return err
+	}
+	question, err := json.Marshal(asked)
+	if err != nil {
+		return err
+	}
+	answer, err := askMachine(ctx, home, http.MethodPost, "import", bytes.NewReader(question))
+	if err != nil {
+		return fmt.Errorf("import %s: %w", asked.Home, err)
+	}
+	defer answer.Body.Close()
+	var done clusterImported
+	text, err := io.ReadAll(answer.Body)
+	if err == nil {
+		err = json.Unmarshal(text, &done)
+	}
+	if err != nil {
+		return fmt.Errorf("import %s: its server does not say what came, call it again: %w", asked.Home, err)
+	}
+	if app.Structured() {
+		err = app.PrintValue(done)
+	} else {
+		err = importTable(app, done)
+	}
+	missing := 0
+	for _, s := range done.Sessions {
+		missing += stays(s.Outcome)
+	}
+	for _, r := range done.Runs {
+		missing += stays(r.Outcome)
+	}
+	switch {
+	case err != nil:
+		return err
+	case done.Problem != "":
+		return fmt.Errorf("import %s: not all has come, call it again: %s", asked.Home, done.Problem)
+	case missing > 0:
+		return fmt.Errorf("import %s: %d of %d stay there", asked.Home, missing, len(done.Sessions)+len(done.Runs))
+	}
+	return nil
+}
+
+// stays is 1 of what does not come, and 0 of what does.
+func stays(outcome string) int {
+	if outcome == agents.BringConflict || outcome == agents.BringRefused {
+		return 1
+	}
+	return 0
+}
+
+func importTable(app *cli.App, done clusterImported) error {
+	if len(done.Sessions)+len(done.Runs) == 0 {
+		return app.Printf("nothing is saved there\n")
+	}
+	rows := [][]string{{"SAVED", "HERE", "MESSAGES", "OUTCOME", ""}}
+	for _, s := range done.Sessions {
+		rows = append(rows, []string{s.Session, s.AgentID, fmt.Sprint(s.Messages), s.Outcome, s.Reason})
+	}
+	for _, r := range done.Runs {
+		rows = append(rows, []string{"run " + r.PlanRunID, r.PlanRunID, "-", r.Outcome, r.Reason})
+	}
+	return app.Listing(rows)
+}
