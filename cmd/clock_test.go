@@ -38,6 +38,7 @@ var wallClockUses = map[string]string{
 	"cmd/internal/acpserve/session.go UnixMilli":      "shown",
 	"bridge/sessions/snapshot.go ModTime":             "what a restored file is given",
 	"cmd/internal/backup/write.go ModTime":            "what a restored file is given",
+	"protocol/safefile/safefile.go ModTime":           "what a copy is given",
 	"bridge/sessions/directory.go ModTime":            "shown, and the order of a list",
 	"bridge/sessions/list.go ModTime":                 "shown, and compared with itself: whether a file was written to",
 	"cmd/internal/chaos/server_linux.go UnixNano":     "a name",
