@@ -35,6 +35,7 @@ func TestMirror(t *testing.T) {
 		"MinorityShipsNothing":           testMinorityShipsNothing,
 		"ReplacedFilesAreForgotten":      testReplacedFilesAreForgotten,
 		"HostileFiles":                   testHostileFiles,
+		"LaterFormat":                    testLaterFormat,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, machines) })
 	}
