@@ -210,6 +210,7 @@ func (m *machine) takes(agent string) {
 // The life of an agent over three machines: what was acknowledged is on the next one when one is gone, what was not is told as cut off, and
 // a machine that is back is refused, sets aside what it has, and may have the agent again.
 func TestLife(t *testing.T) {
+	t.Parallel()
 	farm := clustertest.Start(t, 3)
 	homes := []string{t.TempDir(), t.TempDir(), t.TempDir()}
 	a := start(t, farm[0], homes[0], shared+"/work")
@@ -297,6 +298,7 @@ func TestLife(t *testing.T) {
 
 // What was saved before, or is changed while no agent runs, is shipped, once; a server that starts again ships nothing.
 func TestSavedIsShipped(t *testing.T) {
+	t.Parallel()
 	farm := clustertest.Start(t, 3)
 	home := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(home, "sessions"), 0o700); err != nil {
@@ -336,6 +338,7 @@ func TestSavedIsShipped(t *testing.T) {
 
 // An agent whose directory only one machine shares waits for it, until both do.
 func TestBound(t *testing.T) {
+	t.Parallel()
 	farm := clustertest.Start(t, 3)
 	home := t.TempDir()
 	a := startSharing(t, farm[0], home, shared)
@@ -360,6 +363,7 @@ func TestBound(t *testing.T) {
 // An agent that is to go on in an empty directory is taken over where its own is not shared, once, by each machine that takes it over; one that
 // shares the directory comes first, and there it keeps that.
 func TestFresh(t *testing.T) {
+	t.Parallel()
 	farm := clustertest.Start(t, 3)
 	home := t.TempDir()
 	a := start(t, farm[0], home, fresh+"/home/alone")
@@ -397,6 +401,7 @@ func TestFresh(t *testing.T) {
 
 // Where the directory is shared by one of two machines that may have the agent, that one takes it, and the agent keeps its directory.
 func TestFreshAndShared(t *testing.T) {
+	t.Parallel()
 	farm := clustertest.Start(t, 3)
 	a := start(t, farm[0], t.TempDir(), fresh+shared)
 	b := startSharing(t, farm[1], t.TempDir(), fresh+"/home/new")
@@ -432,6 +437,7 @@ func TestFreshAndShared(t *testing.T) {
 
 // Where the machines have no more room, a prompt is refused at once, and an outcome that is not kept is not told; what is deleted makes room.
 func TestNoRoom(t *testing.T) {
+	t.Parallel()
 	farm := clustertest.Start(t, 3)
 	a := startBounded(t, farm[0], t.TempDir(), 1<<20)
 	a.claim("worker")
@@ -464,6 +470,7 @@ func TestNoRoom(t *testing.T) {
 
 // Without a majority no prompt is accepted and no outcome told; with one, it is. A server that ends does not wait.
 func TestNoMajority(t *testing.T) {
+	t.Parallel()
 	farm := clustertest.Start(t, 3)
 	a := start(t, farm[0], t.TempDir(), shared)
 	a.claim("worker")
