@@ -546,6 +546,30 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
+// All agents of a machine that is gone are claimed before the files of any are fetched, so one that is asked for does not wait for the others.
+func TestTakeOverClaimsFirst(t *testing.T) {
+	c, all := clusterOf(t, plays(supervisortest.Echo), "a", "b")
+	a := all[0]
+	a.save("home/sessions/asked.jsonl", []byte(savedText), 1)
+	c.mu.Lock()
+	c.slow, c.moves = make(chan struct{}), true
+	c.claims["asked"] = "b"
+	for i := range 20 {
+		c.claims[fmt.Sprint("other-", i)] = "b"
+	}
+	c.mu.Unlock()
+	defer close(c.slow)
+	c.cut("b")
+	for began := time.Now(); len((&machine{c, "b"}).Owned()) > 0; {
+		if time.Since(began) > patience {
+			t.Fatalf("claimed are %v while the files of some are fetched", c.claims)
+		}
+	}
+	if _, body := a.post("/agent/asked", `{"jsonrpc":"2.0","method":"get_model","id":1}`); !strings.Contains(body, "echo") {
+		t.Errorf("an agent whose files are here: %s", body)
+	}
+}
+
 // A call that was passed on is not passed on again, whatever the machines know. The one that was asked gives up if each says that the other has the agent.
 func TestForwardedOnce(t *testing.T) {
 	c, all := clusterOf(t, nil, "a", "b")

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ type cluster struct {
 	load   map[string]forward.Load
 	drains map[string]bool     // machines that are to have no agents
 	moves  bool                // agents of machines that are down are taken over
+	slow   chan struct{}       // closed once files of agents are fetched, unless their names begin with "asked"; nil if they are at once
 	had    map[string][]string // machines that have files of an agent
 	hears  map[string]httpd.Listener
 }
@@ -233,7 +235,15 @@ func (m *machine) Forget(context.Context, string) error {
 	return nil
 }
 
-func (m *machine) Prepare(context.Context, string) error { return nil }
+func (m *machine) Prepare(_ context.Context, agent string) error {
+	m.mu.Lock()
+	slow := m.slow
+	m.mu.Unlock()
+	if slow != nil && !strings.HasPrefix(agent, "asked") {
+		<-slow
+	}
+	return nil
+}
 
 // Orphans are the agents of machines that are down, for the first machine that is up.
 func (m *machine) Orphans(context.Context) (agents []string) {

@@ -38,8 +38,7 @@ type Claims interface {
 	Prepare(ctx context.Context, agent string) error
 	// Orphans are agents of machines that are gone, which this machine is to take over now.
 	Orphans(ctx context.Context) []string
-	// TakeOver makes an agent this machine's that is of a machine that is gone, and prepares it. It is no error if another
-	// machine was quicker.
+	// TakeOver makes an agent this machine's that is of a machine that is gone. It is no error if another machine was quicker.
 	TakeOver(ctx context.Context, agent string) error
 	// Taken are the agents that this machine had and another one has had since.
 	Taken(ctx context.Context) []string
@@ -261,10 +260,10 @@ func keepOrRelease(ctx context.Context, r *Registry, id string) error {
 }
 
 const (
-	// moveEvery is how often is looked for agents that have lost their machine, or that another one has taken.
-	moveEvery = 500 * time.Millisecond
-	// moving is how many are moved at a time.
-	moving = 8
+	// orphansEvery is how often is looked for agents that have lost their machine, and takenEvery for those that another one has taken.
+	orphansEvery, takenEvery = 200 * time.Millisecond, 500 * time.Millisecond
+	// claiming is how many are claimed at a time, which waits for other machines, and moving of how many the files.
+	claiming, moving = 32, 8
 )
 
 // releaseEvery is how often is looked for claims on what is gone, which could not be given up in time.
@@ -284,25 +283,27 @@ func ReleaseGone(ctx context.Context, r *Registry) {
 	}
 }
 
-// TakeOver takes over the agents of machines that are gone, until ctx ends.
+// TakeOver takes over the agents of machines that are gone, until ctx ends. First it claims all: whichever is asked for first is prepared first then.
 func TakeOver(ctx context.Context, r *Registry) {
-	for ratelimit.Sleep(ctx, moveEvery) == nil {
-		each(r.o.Claims.Orphans(ctx), func(id string) { takeOver(ctx, r, id) })
+	for ratelimit.Sleep(ctx, orphansEvery) == nil {
+		orphans := r.o.Claims.Orphans(ctx)
+		each(orphans, claiming, func(id string) { takeOver(ctx, r, id) })
+		each(orphans, moving, func(id string) { fetch(ctx, r, id) })
 	}
 }
 
 // EvictTaken ends the agents that another machine has taken, until ctx ends.
 func EvictTaken(ctx context.Context, r *Registry) {
-	for ratelimit.Sleep(ctx, moveEvery) == nil {
-		each(r.o.Claims.Taken(ctx), func(id string) { evict(ctx, r, id) })
+	for ratelimit.Sleep(ctx, takenEvery) == nil {
+		each(r.o.Claims.Taken(ctx), moving, func(id string) { evict(ctx, r, id) })
 	}
 }
 
-// each does something with each agent, and returns when it is done.
-func each(ids []string, do func(id string)) {
+// each does something with each agent, with so many at a time, and returns when it is done.
+func each(ids []string, together int, do func(id string)) {
 	var work sync.WaitGroup
 	defer work.Wait()
-	places := make(chan struct{}, moving)
+	places := make(chan struct{}, together)
 	for _, id := range ids {
 		places <- struct{}{}
 		work.Go(func() {
@@ -339,5 +340,13 @@ func takeOver(ctx context.Context, r *Registry, id string) {
 	r.replaced(id)
 	if err := r.o.Claims.TakeOver(ctx, id); err != nil {
 		r.log.Warn("take over the agent of a machine that is gone; it is tried again", zap.String("agent", id), zap.Error(err))
+	}
+}
+
+// fetch sees that what is saved of an agent that was taken over is here. It is no error if it is another machine's.
+func fetch(ctx context.Context, r *Registry, id string) {
+	defer r.locks.Lock(id)()
+	if err := prepare(ctx, r, id); err != nil {
+		r.log.Warn("fetch what the machines have of an agent; it is tried again", zap.String("agent", id), zap.Error(err))
 	}
 }

@@ -155,7 +155,7 @@ func HandOver(ctx context.Context, r *Registry) {
 			r.handOvers.given.Store(0)
 		}
 		drained = true
-		each(r.o.Claims.Owned(), func(id string) {
+		each(r.o.Claims.Owned(), moving, func(id string) {
 			if ctx.Err() == nil && !handOver(ctx, r, id) {
 				failed.Store(true)
 			}

@@ -45,28 +45,40 @@ func (n *Node) Owner(agent string) (Claim, bool) {
 // follows. Of several machines that try, one succeeds; the others get [ErrClaimed]. After any other error it is
 // not known whether it succeeded: Claim with the same epoch again says so.
 func (n *Node) Claim(ctx context.Context, agent string, after uint64) (Claim, error) {
-	return n.claimFor(ctx, n.o.Machine, agent, after)
+	c, err := n.claimFor(ctx, n.o.Machine, agent, after)
+	if after != 0 && errors.Is(err, ErrClaimed) {
+		if now, ok := succeeded(ctx, n, n.o.Machine, agent, after); ok {
+			return now, nil
+		}
+	}
+	return c, err
 }
 
 // Give makes an agent of this machine's, by the claim of the epoch after, that of another machine. [ErrClaimed] says that it was not this machine's any
 // more. After any other error it is not known whose it is: Give with the same epoch again says so.
 func (n *Node) Give(ctx context.Context, agent, to string, after uint64) error {
 	_, err := n.claimFor(ctx, to, agent, after)
-	if !errors.Is(err, ErrClaimed) {
-		return err
+	if errors.Is(err, ErrClaimed) {
+		if _, ok := succeeded(ctx, n, to, agent, after); ok {
+			return nil
+		}
 	}
-	for range releasedTries { // perhaps by a try whose answer was lost, which the machine that is asked may know a moment later
-		if c, unknown := n.ask(ctx, agent); unknown != nil || c.Epoch > after {
-			if unknown == nil && c.Machine == to {
-				return nil
-			}
-			break
+	return err
+}
+
+// succeeded is the claim of a machine on an agent that another one follows, perhaps by a try whose answer was lost; ok is false if the agent is
+// another machine's, or that is not known.
+func succeeded(ctx context.Context, n *Node, machine, agent string, after uint64) (c Claim, ok bool) {
+	for range releasedTries { // the machine that is asked may know it a moment later
+		c, err := n.ask(ctx, agent)
+		if err != nil || c.Epoch > after {
+			return c, err == nil && c.Machine == machine
 		}
 		if ratelimit.Sleep(ctx, retryEvery) != nil {
 			break
 		}
 	}
-	return err
+	return c, false
 }
 
 func (n *Node) claimFor(ctx context.Context, machine, agent string, after uint64) (Claim, error) {

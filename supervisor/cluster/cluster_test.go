@@ -281,6 +281,11 @@ func TestClaims(t *testing.T) {
 	if second.Epoch <= first.Epoch {
 		t.Errorf("epochs %d and %d", first.Epoch, second.Epoch)
 	}
+	for _, n := range nodes { // who claims it again, as the answer was lost, has it
+		if c, err := n.Claim(ctx, "agent of .somebody/é", first.Epoch); n.name == second.Machine && (err != nil || c != second) || n.name != second.Machine && !errors.Is(err, cluster.ErrClaimed) {
+			t.Errorf("%s claims once more what %s has: %+v, %v", n.name, second.Machine, c, err)
+		}
+	}
 	for _, n := range nodes {
 		until(t, "the owner is known", func() bool { c, ok := n.Owner("agent of .somebody/é"); return ok && c == second })
 		if err := n.Release(ctx, "agent of .somebody/é", first.Epoch); !errors.Is(err, cluster.ErrClaimed) {

@@ -4,7 +4,8 @@
 //	err := kept.Start(node)                 // before an agent is opened
 //	defer kept.Close()                      // after the records of all agents
 //	records, err := kept.Open(agent, fresh) // Accept and Settle return once a majority of the machines has what was written
-//	err = kept.TakeOver(ctx, agent)         // of a machine that is gone, with its files
+//	err = kept.TakeOver(ctx, agent)         // of a machine that is gone
+//	err = kept.Prepare(ctx, agent)          // its files are here then
 //
 // The files are those on this machine's disk: nothing reads or writes the machines' copy but this package. An agent that runs is
 // shipped when a prompt was accepted and when its outcome was recorded, one that does not once its files have changed.

@@ -2,16 +2,19 @@ package replicated
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
 	"nexus.internal/supervisor"
@@ -22,8 +25,15 @@ import (
 // rankDelay is how much longer each machine waits for the one that is to take an agent over before it.
 const rankDelay = 2 * time.Second
 
-// claimPatience bounds the wait for a claim: the machine that leads the others may just have gone, and then it is asked again.
-const claimPatience = 2 * time.Second
+// takenPatience bounds the wait for what the stream has of an agent that is nobody's.
+const takenPatience = 2 * time.Second
+
+// firstPatience bounds the first question about an agent whose machine is gone. It is short, as nobody answers while the machines elect one that
+// leads them, and a question from that time is lost. Later ones are given a part of the time that has passed more, which is enough for any network in the end.
+const firstPatience, laterPart = 250 * time.Millisecond, 10
+
+// asking is of how many agents is asked at a time what was said of them.
+const asking = 32
 
 // orphan is an agent whose machine is gone.
 type orphan struct {
@@ -71,6 +81,9 @@ func (s *Store) prepare(ctx context.Context, name string, a *agent) error {
 			s.drop(a) // it is taken anew then
 			return err
 		}
+	}
+	if a.taken.Epoch == claim.Epoch {
+		noted.From, noted.Left = a.taken.From, a.taken.Left
 	}
 	return s.notes.write(name, noted.shipped(a.epoch, ""))
 }
@@ -161,7 +174,7 @@ func (s *Store) taken(ctx context.Context, name string, noted note) (epoch uint6
 		return 0, nil
 	}
 	// Nobody has it. That all claims are gone, with those who knew them, is no reason to take what is here for old.
-	ctx, cancel := context.WithTimeout(ctx, claimPatience)
+	ctx, cancel := context.WithTimeout(ctx, takenPatience)
 	defer cancel()
 	stream, err := s.opened(ctx)
 	if err != nil {
@@ -226,47 +239,67 @@ func (s *Store) Orphans(ctx context.Context) (agents []string) {
 			gone[claim.Machine] = s.node.Gone(claim.Machine)
 		}
 	}
-	maps.DeleteFunc(claims, func(name string, claim cluster.Claim) bool { return !gone[claim.Machine] })
+	maps.DeleteFunc(claims, func(_ string, claim cluster.Claim) bool { return !gone[claim.Machine] })
 	maps.DeleteFunc(s.orphans, func(name string, o *orphan) bool { return claims[name] != o.claim })
+	var unknown []string
 	for name, claim := range claims {
-		if s.orphans[name] == nil {
-			s.orphans[name] = &orphan{claim: claim, since: time.Now()}
+		o := s.orphans[name]
+		if o == nil {
+			o = &orphan{claim: claim, since: time.Now()}
+			s.orphans[name] = o
 		}
-		takes, err := s.takes(ctx, name, s.orphans[name])
-		if err != nil { // nor would the next one be known
-			s.log.Info("which agents may be taken over is not known yet", zap.Error(err))
-			break
+		if s.due(name, o) && !o.asked && !isTemp(name) {
+			unknown = append(unknown, name)
 		}
-		if takes {
+	}
+	s.learn(ctx, unknown)
+	for name, o := range s.orphans {
+		if s.due(name, o) && (o.moves || isTemp(name)) { // a temporary one has ended with its machine, and its name is free
 			agents = append(agents, name)
 		}
 	}
 	return agents
 }
 
-// takes reports whether this machine is to take over an agent now.
-func (s *Store) takes(ctx context.Context, name string, o *orphan) (takes bool, err error) {
-	switch {
-	case time.Since(o.since) < time.Duration(s.rank(name, o.last))*rankDelay:
-		return false, nil
-	case isTemp(name): // it has ended with its machine, and its name is free
-		return true, nil
+// due reports whether the machines that are to take an agent over before this one have had the time for it.
+func (s *Store) due(name string, o *orphan) bool {
+	return time.Since(o.since) >= time.Duration(s.rank(name, o.last))*rankDelay
+}
+
+// learn reads what is said of orphans, some at a time. If that of one is not known, it leaves off, as nor would the next one's be.
+func (s *Store) learn(ctx context.Context, names []string) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var work sync.WaitGroup
+	places := make(chan struct{}, asking)
+	for _, name := range names {
+		o := s.orphans[name]
+		places <- struct{}{}
+		work.Go(func() {
+			defer func() { <-places }()
+			if ctx.Err() != nil {
+				return
+			}
+			if of, err := s.said(ctx, name); err == nil {
+				s.judge(name, o, of)
+			} else {
+				stop(err)
+			}
+		})
 	}
-	if !o.asked {
-		of, err := s.said(ctx, name)
-		if err != nil {
-			return false, err
-		}
-		shares := of.Shared && s.shares(of.Cwd)
-		o.asked, o.moves, o.last = true, shares || of.Fresh, of.Shared && !shares
-		if !o.moves {
-			s.log.Info("an agent waits for its machine, as it works in a directory that is not shared", zap.String("agent", name), zap.String("cwd", of.Cwd))
-		}
-		if o.last { // it waits longer
-			return s.takes(ctx, name, o)
-		}
+	work.Wait()
+	if err := context.Cause(ctx); err != nil {
+		s.log.Info("which agents may be taken over is not known yet", zap.Error(err))
 	}
-	return o.moves, nil
+}
+
+// judge finds whether an orphan may be taken over here, by what was said of it.
+func (s *Store) judge(name string, o *orphan, of about) {
+	shares := of.Shared && s.shares(of.Cwd)
+	o.asked, o.moves, o.last = true, shares || of.Fresh, of.Shared && !shares // the last ones wait longer
+	if !o.moves {
+		s.log.Info("an agent waits for its machine, as it works in a directory that is not shared", zap.String("agent", name), zap.String("cwd", of.Cwd))
+	}
 }
 
 // said is what the machine of an agent said of it last.
@@ -277,22 +310,34 @@ func (s *Store) said(ctx context.Context, name string) (of about, err error) {
 	if err != nil {
 		return of, err
 	}
-	_, said, err := stream.Last(ctx, name)
+	var said jsontext.Value
+	err = untilAnswered(ctx, func(ctx context.Context) error {
+		_, said, err = stream.Last(ctx, name)
+		return err
+	})
 	if err != nil {
 		return of, err
 	}
 	return readAbout(name, said)
 }
 
+// untilAnswered asks until there is an answer, which may be an error, or ctx ends.
+func untilAnswered(ctx context.Context, ask func(context.Context) error) error {
+	for began := time.Now(); ; {
+		asked, cancel := context.WithTimeout(ctx, firstPatience+time.Since(began)/laterPart)
+		err := ask(asked)
+		answered := asked.Err() == nil
+		cancel()
+		if err == nil || answered || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
 // rank is how many of the machines that are up are to take an agent over before this one: chance, which all throw alike. Of one that is
 // to be taken by the others first, they all are.
 func (s *Store) rank(name string, last bool) (rank int) {
-	weight := func(machine string) uint64 {
-		h := fnv.New64a()
-		_, _ = h.Write([]byte(machine + "\x00" + name)) // it does not fail
-		return h.Sum64()
-	}
-	own := weight(s.node.Self())
+	own := weight(s.node.Self(), name)
 	if last { // behind the last of the others
 		rank++
 	}
@@ -303,35 +348,47 @@ func (s *Store) rank(name string, last bool) (rank int) {
 		if last {
 			rank++
 		}
-		if weight(m.Name) > own {
+		if weight(m.Name, name) > own {
 			rank++
 		}
 	}
 	return rank
 }
 
-// TakeOver makes an agent of a machine that is gone this machine's. It is no error if another machine was quicker, or the
+// weight is what a machine throws for an agent. Names that differ in their last letter alone are thrown for anew, too.
+func weight(machine, agent string) uint64 {
+	sum := sha256.Sum256([]byte(machine + "\x00" + agent))
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+// TakeOver makes an agent of a machine that is gone this machine's; it is to be Prepared then. It is no error if another machine was quicker, or the
 // machine is back.
 func (s *Store) TakeOver(ctx context.Context, name string) error {
 	claim, ok := s.node.Owner(name)
 	if !ok || claim.Machine == s.node.Self() || !s.node.Gone(claim.Machine) {
 		return nil
 	}
-	asked, cancel := context.WithTimeout(ctx, claimPatience)
+	a := s.of(name)
+	a.mu.Lock() // no sooner is it prepared than it is known whose it was
+	defer a.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, acceptPatience)
 	defer cancel()
-	own, err := s.node.Claim(asked, name, claim.Epoch)
+	var own cluster.Claim
+	err := untilAnswered(ctx, func(ctx context.Context) (err error) {
+		own, err = s.node.Claim(ctx, name, claim.Epoch)
+		return err
+	})
 	switch {
 	case errors.Is(err, cluster.ErrClaimed):
 		return nil
 	case err != nil:
 		return err
 	case isTemp(name):
-		return s.node.Release(asked, name, own.Epoch)
+		return s.node.Release(ctx, name, own.Epoch)
 	}
 	s.log.Info("the agent of a machine that is gone is taken over", zap.String("agent", name), zap.String("machine", claim.Machine))
-	noted := s.notes.get(name)
-	noted.From, noted.Left = claim.Machine, s.left(claim.Machine)
-	return errors.Join(s.notes.write(name, noted), s.Prepare(ctx, name))
+	a.taken = note{Epoch: own.Epoch, From: claim.Machine, Left: s.left(claim.Machine)}
+	return nil
 }
 
 // left reports whether a machine has ended, as far as is known.

@@ -42,7 +42,7 @@ const maxNote = 64 << 10
 type notes struct {
 	dir string
 
-	mu sync.Mutex // guards of
+	mu sync.Mutex // guards of, and is not held while the disk is waited for
 	of map[string]note
 }
 
@@ -90,11 +90,9 @@ func (n *notes) all() map[string]note {
 	return maps.Clone(n.of)
 }
 
-// write is durable.
+// write is durable. One agent's is written by one goroutine at a time, which waits for the disk with those of others.
 func (n *notes) write(agent string, one note) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.of[agent] == one {
+	if n.get(agent) == one {
 		return nil
 	}
 	text, err := json.Marshal(one)
@@ -104,16 +102,18 @@ func (n *notes) write(agent string, one note) error {
 	if err := safefile.Replace(filepath.Join(n.dir, encoded(agent)), text, true); err != nil {
 		return fmt.Errorf("note whose the files of %s are: %w", agent, err)
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.of[agent] = one
 	return nil
 }
 
 func (n *notes) remove(agent string) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	if err := os.Remove(filepath.Join(n.dir, encoded(agent))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	delete(n.of, agent)
 	return nil
 }

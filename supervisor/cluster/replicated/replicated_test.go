@@ -200,7 +200,7 @@ func (m *machine) takes(agent string) {
 	m.t.Helper()
 	until(m.t, m.nats.Name()+" is to take over "+agent, func() bool { return slices.Contains(m.Orphans(within(m.t)), agent) })
 	until(m.t, agent+" is taken over", func() bool {
-		return m.TakeOver(within(m.t), agent) == nil
+		return m.TakeOver(within(m.t), agent) == nil && m.Prepare(within(m.t), agent) == nil
 	})
 	if c, _ := m.node.Owner(agent); c.Machine != m.nats.Name() {
 		m.t.Fatalf("%s is of %s", agent, c.Machine)
@@ -399,6 +399,21 @@ func TestFresh(t *testing.T) {
 	}
 }
 
+// Agents with names that differ in one letter do not all go to one machine.
+func TestWeight(t *testing.T) {
+	won := map[string]int{}
+	for letter := 'a'; letter <= 'z'; letter++ {
+		agent, best := "worker-"+string(letter), "b"
+		if replicated.Weight("c", agent) > replicated.Weight("b", agent) {
+			best = "c"
+		}
+		won[best]++
+	}
+	if won["b"] < 5 || won["c"] < 5 {
+		t.Errorf("of 26 agents the machines get %v", won)
+	}
+}
+
 // Where the directory is shared by one of two machines that may have the agent, that one takes it, and the agent keeps its directory.
 func TestFreshAndShared(t *testing.T) {
 	t.Parallel()
@@ -421,7 +436,7 @@ func TestFreshAndShared(t *testing.T) {
 				if m == b {
 					t.Fatalf("b, which does not share its directory, is to take over %s", agent)
 				}
-				if err := m.TakeOver(within(t), agent); err != nil {
+				if err := errors.Join(m.TakeOver(within(t), agent), m.Prepare(within(t), agent)); err != nil {
 					t.Log(err) // it is tried again
 				}
 			}

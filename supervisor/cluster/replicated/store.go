@@ -86,6 +86,7 @@ type agent struct {
 	epoch  uint64         // of mirror
 	open   atomic.Bool    // its records are
 	looks  string         // what its files looked like when they were shipped last, while they are
+	taken  note           // of a takeover, from which the agent's is made when its files are here; of mu
 }
 
 // New returns a Store that is to be started.
