@@ -266,7 +266,7 @@ func (s *Store) due(name string, o *orphan) bool {
 	return time.Since(o.since) >= time.Duration(s.rank(name, o.last))*rankDelay
 }
 
-// learn reads what is said of orphans, some at a time. If that of one is not known, it leaves off, as nor would the next one's be.
+// learn reads what is said of orphans, some at a time. If nobody answers for one, it leaves off, as nor would anybody for the next one.
 func (s *Store) learn(ctx context.Context, names []string) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -280,9 +280,14 @@ func (s *Store) learn(ctx context.Context, names []string) {
 			if ctx.Err() != nil {
 				return
 			}
-			if of, err := s.said(ctx, name); err == nil {
+			of, err := s.said(ctx, name)
+			switch {
+			case err == nil:
 				s.judge(name, o, of)
-			} else {
+			case errors.Is(err, mirror.ErrUnreadable):
+				o.asked = true // and stays where it is
+				s.log.Warn("an agent waits for its machine, or for one that can read what is kept of it", zap.String("agent", name), zap.Error(err))
+			default:
 				stop(err)
 			}
 		})

@@ -1,7 +1,9 @@
 package replicated_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"nexus.internal/fixtures"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/cluster/clustertest"
@@ -480,6 +483,38 @@ func TestNoRoom(t *testing.T) {
 	a.turn(r, "other", "one")
 	if err := r.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Agents of which a later program has shipped something wait for a machine that reads it; the others are taken over.
+func TestLaterFormat(t *testing.T) {
+	t.Parallel()
+	farm := clustertest.Start(t, 3)
+	a := start(t, farm[0], t.TempDir(), shared)
+	b := start(t, farm[1], t.TempDir(), shared)
+	later := bytes.Replace(fixtures.Read(t, "cluster/mirror-1.txt"), []byte(`"format":1`), []byte(`"format":2`), 1)
+	for _, agent := range []string{"later-1", "later-2", "later-3", "worker"} {
+		a.claim(agent)
+		r := a.open(agent, true)
+		a.turn(r, agent, "one")
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		if agent == "worker" {
+			continue
+		}
+		subject := "nexus.farm.files." + base64.RawURLEncoding.EncodeToString([]byte(agent))
+		if _, err := farm[0].JetStream.Publish(within(t), subject, later); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.node.Close() // it is not heard of any more
+	b.takes("worker")
+	if got := b.said("worker"); got != "one" {
+		t.Errorf("it has said %q", got)
+	}
+	if got := b.Orphans(within(t)); got != nil {
+		t.Errorf("to be taken over are %v", got)
 	}
 }
 

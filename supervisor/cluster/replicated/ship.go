@@ -47,7 +47,7 @@ func readAbout(agent string, said jsontext.Value) (of about, err error) {
 		return of, nil
 	}
 	if err := json.Unmarshal(said, &of); err != nil {
-		return of, fmt.Errorf("what is said of %s: %w", agent, err)
+		return of, fmt.Errorf("what is said of %s: %w: %w", agent, mirror.ErrUnreadable, err)
 	}
 	return of, nil
 }
