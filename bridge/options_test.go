@@ -153,4 +153,11 @@ func (f figures) Label(set map[string]string, remove []string) (map[string]strin
 	return labels, nil
 }
 
+func (f figures) Remove(_ context.Context, node string, _ bool) (api.RemoveNodeResult, error) {
+	if node != "b" {
+		return api.RemoveNodeResult{}, api.Invalid("node", "no machine of that name is known")
+	}
+	return api.RemoveNodeResult{Node: node, Settled: true, Unsettled: []string{}, Waiting: 1, WaitingAgents: []string{"worker"}}, nil
+}
+
 func (f figures) Models() metrics.Models { return metrics.Models{Running: f.running} }

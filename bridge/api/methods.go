@@ -176,6 +176,11 @@ var (
 		Name: "label_node", Scope: Global, Effect: Changes,
 		Summary: "Change the labels of a machine of the cluster, by which create_agent places agents, or list them",
 	}
+	RemoveNode = Def[RemoveNodeParams, RemoveNodeResult]{
+		Name: "remove_node", Scope: Global, Effect: Changes,
+		Summary: "Remove a machine that is lost for good, or drained, from the cluster",
+		Errors:  []ErrorKind{KindNoQuorum},
+	}
 	ListSessions = Def[ListSessionsParams, ListSessionsResult]{
 		Name: "list_sessions", Scope: Global, Effect: Reads,
 		Summary: "List the saved sessions, the latest used first",
@@ -439,7 +444,7 @@ var (
 // Methods is every method of the façade, in the order of the reference, those of an agent alone
 // last. It must not be changed.
 var Methods = []Method{
-	CreateAgent.Row(), DestroyAgent.Row(), ListAgents.Row(), ListKinds.Row(), ListNodes.Row(), DrainNode.Row(), LabelNode.Row(), ListSessions.Row(), LoadSession.Row(), Fork.Row(), SaveSession.Row(), CloneSession.Row(),
+	CreateAgent.Row(), DestroyAgent.Row(), ListAgents.Row(), ListKinds.Row(), ListNodes.Row(), DrainNode.Row(), LabelNode.Row(), RemoveNode.Row(), ListSessions.Row(), LoadSession.Row(), Fork.Row(), SaveSession.Row(), CloneSession.Row(),
 	RenameSession.Row(), DeleteSession.Row(), GetAgentSummaries.Row(), Discover.Row(), ShutdownServer.Row(), RotateKey.Row(), CreateKey.Row(),
 	ListKeys.Row(), CreatePageCode.Row(), RevokeKey.Row(), ExecuteTask.Row(), CreatePlan.Row(), ValidateCode.Row(), RunPlan.Row(), ListRuns.Row(), GetRun.Row(),
 	UpdateContext.Row(), GetNotes.Row(), Send.Row(), Cancel.Row(), Shutdown.Row(), GetTokens.Row(), GetContext.Row(), GetMessages.Row(), Compact.Row(), NewSession.Row(), Undo.Row(),

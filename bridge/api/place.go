@@ -54,6 +54,30 @@ type (
 		Labels map[string]string `json:"labels"`
 	}
 
+	// RemoveNodeParams are those of remove_node.
+	RemoveNodeParams struct {
+		// The machine, by its name: another one than the one that is asked.
+		Node string `json:"node" audit:"text"`
+		// Whether to remove a machine that is up, and does not drain or has agents yet. Its server ends then.
+		Force *bool `json:"force,omitzero" default:"false" audit:"rule"`
+		// How long to wait until all is settled, in seconds. The removal goes on without anybody who waits; the same call again waits for it, and tells of it.
+		WaitSeconds *uint64 `json:"wait_s,omitzero" max:"300" unit:"seconds" default:"60" audit:"-"`
+	}
+
+	// RemoveNodeResult is how far the removal of a machine is.
+	RemoveNodeResult struct {
+		Node string `json:"node"`
+		// Settled says that all is as it is to be without the machine: each group of NATS has a leader and none counts the machine, what the machines keep is on as many as it
+		// should be, and agents that others can have are theirs. Unsettled says what is not so yet, in sentences for people.
+		Settled   bool     `json:"settled"`
+		Unsettled []string `json:"unsettled"`
+		// OutsideNATS says that the cluster is one by a NATS that was there already: its servers, and what they keep, are its operator's and stay as they are.
+		OutsideNATS bool `json:"outside_nats"`
+		// Waiting are the agents and saved sessions that wait for a machine of that name, as none that is up shares their directory; WaitingAgents the first 100 of them by name.
+		Waiting       int      `json:"waiting"`
+		WaitingAgents []string `json:"waiting_agents"`
+	}
+
 	// BoundAgent is an agent, or a saved session, that stays on a machine that drains.
 	BoundAgent struct {
 		AgentID string `json:"agent_id"`

@@ -60,6 +60,23 @@ func (m *agentMethods) labelNode(_ context.Context, _ *rpc.Call, p api.LabelNode
 	return api.LabelNodeResult{Node: self.Node, Labels: labels}, err
 }
 
+// removePatience is how long remove_node waits if nobody says, in seconds.
+const removePatience = 60
+
+func (m *agentMethods) removeNode(ctx context.Context, _ *rpc.Call, p api.RemoveNodeParams) (api.RemoveNodeResult, error) {
+	wait := uint64(removePatience)
+	if p.WaitSeconds != nil {
+		wait = *p.WaitSeconds
+	}
+	waited, cancel := context.WithTimeout(ctx, time.Duration(wait)*time.Second)
+	defer cancel()
+	result, err := m.nodes.Remove(waited, p.Node, protocol.Value(p.Force))
+	if err != nil {
+		return result, err
+	}
+	return result, ctx.Err()
+}
+
 // self is what this machine knows of all, if a call is of this one.
 func (m *agentMethods) self(named *string) (api.ListNodesResult, error) {
 	all := m.nodes.Nodes()

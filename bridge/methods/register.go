@@ -28,6 +28,8 @@ type Nodes interface {
 	Nodes() api.ListNodesResult
 	// Label changes the labels of this machine, and returns all. An error of the labels is an [api.Error].
 	Label(set map[string]string, remove []string) (labels map[string]string, err error)
+	// Remove removes another machine from the cluster, and returns once all is settled, or ctx has ended, which is no error. One of the machine is an [api.Error].
+	Remove(ctx context.Context, node string, force bool) (api.RemoveNodeResult, error)
 }
 
 // Options are what the handlers need, all of it.
@@ -97,6 +99,7 @@ func Register(r *rpc.Router, o Options) {
 	rpc.Handle(r, api.ListNodes, all.listNodes)
 	rpc.Handle(r, api.DrainNode, all.drainNode)
 	rpc.Handle(r, api.LabelNode, all.labelNode)
+	rpc.Handle(r, api.RemoveNode, all.removeNode)
 	rpc.HandleEverywhere(r, api.GetAgentSummaries, all.summaries, nil, everySummary)
 	rpc.Handle(r, api.ShutdownServer, all.shutdownServer)
 	document := sync.OnceValues(func() (jsontext.Value, error) { return openrpc.Document(o.Version, "http://"+o.Addr) })

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
@@ -21,6 +22,7 @@ import (
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/cluster/identity"
+	"nexus.internal/supervisor/cluster/members"
 	"nexus.internal/supervisor/cluster/register"
 	"nexus.internal/supervisor/cluster/replicated"
 	"nexus.internal/supervisor/cluster/runner"
@@ -191,7 +193,10 @@ type membership struct {
 	log    *zap.Logger
 	engine *runner.Runner // nil with a NATS that is there already
 	link   *cluster.Link
+	system *cluster.Link // as the user of the system of NATS; nil with a NATS that is there already
 	node   *cluster.Node // nil before join
+	// members say which machines there are to be; nil before join.
+	members *members.Members
 	// register is what all machines have.
 	register *register.Register
 	kept     *replicated.Store
@@ -205,7 +210,13 @@ func enterCluster(ctx context.Context, o clusterOptions, cfg *config.Config, lev
 		return nil, nil
 	}
 	m := &membership{o: o, home: cfg.Home, log: log.Named("cluster")}
+	if err := m.checkRemoved(); err != nil {
+		return nil, err
+	}
 	if err := m.connect(ctx, cfg, level, guard); err != nil {
+		if m.link != nil {
+			m.link.Close()
+		}
 		if m.engine != nil {
 			m.engine.Close()
 		}
@@ -233,8 +244,62 @@ func (m *membership) connect(ctx context.Context, cfg *config.Config, level stri
 	if m.engine, err = runner.Start(ctx, runner.Options{Program: o.program, Level: level, Engine: said, Guard: guard, Log: m.log}); err != nil {
 		return err
 	}
-	m.link, err = cluster.Connect(m.engine, m.log)
+	if m.link, err = cluster.Connect(m.engine, m.log); err != nil {
+		return err
+	}
+	m.system, err = cluster.ConnectSystem(m.engine, m.log.Named("system"))
 	return err
+}
+
+// since is when this machine got its certificate, or else now: a removal from the cluster before that is over.
+func (m *membership) since() (time.Time, error) {
+	if m.o.files == "" {
+		return time.Now(), nil
+	}
+	proof, err := identity.TLS(m.o.files)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return identity.Certified(proof.Certificates[0].Leaf), nil
+}
+
+// checkRemoved says that this machine has learnt of its removal before.
+func (m *membership) checkRemoved() error {
+	removed, err := cluster.ReadRemoved(m.home.ClusterDir(m.o.Cluster, m.o.Machine))
+	if err != nil {
+		return err
+	}
+	since, err := m.since()
+	if err != nil {
+		return err
+	}
+	return removed.Refuse(m.o.Machine, since)
+}
+
+// follow keeps what is known of which machines there are.
+func (m *membership) follow() error {
+	since, err := m.since()
+	if err != nil {
+		return err
+	}
+	o := members.Options{Machine: m.o.Machine, Register: m.register, Since: since, Log: m.log}
+	if m.engine != nil {
+		o.Joined, o.System, o.Dir = len(m.o.Join), m.system.NATS(), m.home.ClusterDir(m.o.Cluster, m.o.Machine)
+	}
+	m.members, err = members.Open(o)
+	return err
+}
+
+// watch waits until this machine is removed from the cluster, and is the error that says so; nil once ctx has ended.
+func (m *membership) watch(ctx context.Context) error {
+	if m != nil {
+		select {
+		case <-m.members.Out():
+			return fmt.Errorf("the machine %s was removed from the cluster %s", m.o.Machine, m.o.Cluster)
+		case <-ctx.Done():
+		}
+	}
+	return nil
 }
 
 // replicas is on how many machines what they agree on is kept.
@@ -263,12 +328,11 @@ func (m *membership) store(cfg *config.Config, local *store.Local, catalogue *se
 
 // join has the other machines know this one, and begins to ship what agents save. Store was called.
 func (m *membership) join(agents *supervisor.Supervisor, version string) (err error) {
-	peers := 0
-	if m.engine != nil {
-		peers = len(m.o.Join)
+	if err := m.follow(); err != nil {
+		return err
 	}
 	m.node, err = cluster.Join(m.link.NATS(), cluster.Options{
-		Cluster: m.o.Cluster, Machine: m.o.Machine, Replicas: m.replicas(), Peers: peers, Labels: m.o.labels, MaxAgents: int(m.o.maxAgents), Agents: agents,
+		Cluster: m.o.Cluster, Machine: m.o.Machine, Replicas: m.replicas(), Members: m.members, Labels: m.o.labels, MaxAgents: int(m.o.maxAgents), Agents: agents,
 		Shared: m.o.shared, File: filepath.Join(m.home.ClusterDir(m.o.Cluster, m.o.Machine), "machine.json"), Version: version, Log: m.log,
 	})
 	if err != nil {
@@ -311,10 +375,16 @@ func (m *membership) close() {
 	if m.node != nil {
 		m.node.Close()
 	}
+	if m.members != nil {
+		m.members.Close()
+	}
 	if m.register != nil {
 		m.register.Close()
 	}
 	m.link.Close()
+	if m.system != nil {
+		m.system.Close()
+	}
 	if m.engine != nil {
 		m.engine.Close()
 	}
@@ -332,6 +402,9 @@ func (m *membership) warnings() []string {
 	}
 	if err := m.node.Check(); err != nil {
 		return []string{"cluster: " + err.Error()}
+	}
+	if !m.members.Counts() {
+		return []string{"cluster: this machine was removed lately and is counted again within five minutes; until then the others must do without it"}
 	}
 	return nil
 }

@@ -40,7 +40,15 @@ func clusterCommand(app *cli.App) *cobra.Command {
 		Long:  cli.LabelHelp,
 		RunE:  func(cmd *cobra.Command, args []string) error { return runVerb(cmd, "label", args) },
 	}
-	cmd.AddCommand(clusterInitCommand(app), clusterBackupCommand(app), clusterRestoreCommand(app), clusterImportCommand(app), status, drain, label)
+	remove := &cobra.Command{
+		Use:   "remove MACHINE",
+		Short: "Remove a machine that is lost for good, or drained; the same as remove",
+		Long:  cli.RemoveHelp,
+		Args:  cli.Args(1, 1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return runVerb(cmd, "remove", args) },
+	}
+	remove.Flags().Bool("force", false, "remove a machine that is up, with the agents that it has")
+	cmd.AddCommand(clusterInitCommand(app), clusterBackupCommand(app), clusterRestoreCommand(app), clusterImportCommand(app), status, drain, label, remove)
 	return cmd
 }
 
@@ -69,11 +77,14 @@ func clusterInitCommand(app *cli.App) *cobra.Command {
 		Short: "Make the certificates by which the machines of a cluster know each other",
 		Long: "Makes in DIR, for each machine, a directory MACHINE that is to be copied there, for nexus serve --cluster-files: its\n" +
 			"certificate, and where all machines are. HOST:PORT is where the other machines reach it. DIR is new or empty. If it is\n" +
-			"of a cluster already, machines are added, and those that are named again get a new certificate; copy all directories\n" +
-			"then. DIR/ca-key.pem is for that alone: whoever has it can add machines.",
+			"of a cluster already, machines are added, and those that are named again get a new certificate; --without takes the\n" +
+			"directory of one away, as nexus cluster remove has removed it. Copy all directories then. DIR/ca-key.pem is for that alone: whoever has it can add machines.",
 		Example: "  nexus cluster init farm a=10.0.0.1:8766 b=10.0.0.2:8766 c=10.0.0.3:8766",
-		Args:    cli.Args(2, 1+100),
+		Args:    cli.Args(1, 1+100),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 && len(c.Without) == 0 {
+				return cli.Usage("name machines, as in a=10.0.0.1:8766, or --without MACHINE")
+			}
 			for _, arg := range args[1:] {
 				a, err := identity.ParseAddress(arg)
 				if err != nil {
@@ -96,6 +107,7 @@ func clusterInitCommand(app *cli.App) *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().StringSliceVar(&c.Without, "without", nil, "remove the directory of `MACHINE`, which is none of the cluster any more; may be repeated")
 	cmd.Flags().StringVar(&c.Name, "name", "nexus", "`NAME` of the cluster")
 	cli.Without(cmd, "it needs no server", "port", "server", "ca", "api-key", "home")
 	return cmd

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/supervisor/cluster"
+	"nexus.internal/supervisor/cluster/members"
 )
 
 // Nodes is what list_nodes says: the machines of the cluster, or this one alone.
@@ -44,6 +46,40 @@ func (s status) Label(set map[string]string, remove []string) (labels map[string
 		err = api.Invalid("set", "%v", err)
 	}
 	return labels, err
+}
+
+// maxWaitingAgents bounds those that remove_node names.
+const maxWaitingAgents = 100
+
+// Remove removes a machine from the cluster.
+func (s status) Remove(ctx context.Context, node string, force bool) (api.RemoveNodeResult, error) {
+	if s.machines == nil {
+		return api.RemoveNodeResult{}, api.Invalid("node", "the server is none of a cluster")
+	}
+	done, err := s.machines.members.Remove(ctx, s.machines.node, s.machines.kept, node, force)
+	if refused, ok := errors.AsType[*members.RefusedError](err); ok {
+		return api.RemoveNodeResult{}, api.Invalid("node", "%s", refused.Why)
+	}
+	if errors.Is(err, cluster.ErrNoQuorum) {
+		return api.RemoveNodeResult{}, &api.Error{
+			Kind: api.KindNoQuorum, Details: "the machines do not agree on the removal: " + err.Error(), Err: err,
+			Suggestions: []string{"Send it again when a majority of the machines is there: a removal that has begun goes on."},
+		}
+	}
+	if err != nil {
+		return api.RemoveNodeResult{}, err
+	}
+	result := api.RemoveNodeResult{
+		Node: node, Settled: len(done.Unsettled) == 0, Unsettled: done.Unsettled, OutsideNATS: s.machines.engine == nil,
+		Waiting: len(done.Waiting), WaitingAgents: done.Waiting[:min(len(done.Waiting), maxWaitingAgents)],
+	}
+	if result.Unsettled == nil {
+		result.Unsettled = []string{}
+	}
+	if result.WaitingAgents == nil {
+		result.WaitingAgents = []string{}
+	}
+	return result, nil
 }
 
 // alone is this machine as list_nodes has it where it is in no cluster.

@@ -40,6 +40,18 @@ func Connect(e Engine, log *zap.Logger) (*Link, error) {
 	return connect("nats://127.0.0.1", log, nats.SetCustomDialer(dialer{e}), nats.TokenHandler(token), nats.IgnoreAuthErrorAbort())
 }
 
+// SystemUser is the client of an engine that sees and changes which servers of NATS there are; its password is the token.
+const SystemUser = "system"
+
+// ConnectSystem connects as [SystemUser], as Connect does otherwise.
+func ConnectSystem(e Engine, log *zap.Logger) (*Link, error) {
+	user := func() (name, password string) {
+		ready, _ := e.Ready()
+		return SystemUser, ready.Token
+	}
+	return connect("nats://127.0.0.1", log, nats.SetCustomDialer(dialer{e}), nats.UserInfoHandler(user), nats.IgnoreAuthErrorAbort())
+}
+
 // ConnectTo connects to servers of NATS that are there already, at the URLs that are separated by commas, by the credentials in a file; "" for none. It
 // does not wait for them.
 func ConnectTo(urls, credentials string, log *zap.Logger) (*Link, error) {

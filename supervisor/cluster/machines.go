@@ -52,11 +52,12 @@ type Machine struct {
 	Heard time.Time `json:"heard"`
 }
 
-// Machines are those that were heard of since this one runs, by name.
+// Machines are those that were heard of since this one runs, by name, without those that were removed.
 func (n *Node) Machines() []Machine {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	all := slices.SortedFunc(maps.Values(n.machines), func(a, b Machine) int { return strings.Compare(a.Name, b.Name) })
+	all = slices.DeleteFunc(all, func(m Machine) bool { return n.o.Members.Removed(m.Name) })
 	for i, m := range all {
 		if m.State == Up && m.Name != n.o.Machine && time.Since(m.Heard) > lostAfter {
 			all[i].State = Lost
@@ -90,18 +91,18 @@ func (n *Node) Gone(name string) bool {
 	return time.Since(heard) > lostAfter
 }
 
-// hears reports whether this machine hears itself, by NATS, and a majority of the peers. mu is held.
+// hears reports whether this machine hears itself, by NATS, and a majority of the members. mu is held.
 func (n *Node) hears() bool { return time.Since(n.echo) <= deafAfter && n.majority() }
 
-// majority reports whether a majority of the peers was heard of lately. mu is held.
+// majority reports whether a majority of the members was heard of lately. mu is held.
 func (n *Node) majority() bool {
 	heard := 1
 	for name, m := range n.machines {
-		if name != n.o.Machine && m.State == Up && time.Since(m.Heard) <= lostAfter {
+		if name != n.o.Machine && m.State == Up && time.Since(m.Heard) <= lostAfter && !n.o.Members.Removed(name) {
 			heard++
 		}
 	}
-	return 2*heard > n.o.Peers
+	return 2*heard > n.o.Members.Count()
 }
 
 // self is what this machine says of itself.

@@ -68,6 +68,9 @@ func Join(nc *nats.Conn, o Options) (*Node, error) {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
+	if o.Members == nil {
+		o.Members = anyMembers{}
+	}
 	n := &Node{o: o, log: o.Log, nc: nc, tunnel: tunnel.New(nc), process: rand.Text(), machines: map[string]Machine{}, claims: map[string]Claim{}, agreed: make(chan struct{}), whole: time.Now()}
 	var err error
 	if n.kept, err = readSettings(o.File); err != nil {

@@ -14,9 +14,8 @@ type Options struct {
 	Cluster, Machine string
 	// Replicas is on how many servers of NATS what the machines agree on is kept: 3, or fewer if there are fewer. A NATS of one server keeps it once.
 	Replicas int
-	// Peers is how many machines there are to be, of which a majority has to be heard for one to be [Node.Gone]; 0 where the servers of
-	// NATS are others' and say that.
-	Peers int
+	// Members say which machines there are to be; nil where the servers of NATS are others' and none is removed.
+	Members Members
 	// Labels say what the machine is good for, but for what [Node.Label] has changed.
 	Labels map[string]string
 	// MaxAgents is how many agents it takes, as it tells the others; 0 for no bound.

@@ -209,6 +209,20 @@ export type LabelNodeParams = {
 };
 export type LabelNodeResult = { node: string; labels: Record<string, string> };
 
+export type RemoveNodeParams = {
+  node: string;
+  force?: boolean | null;
+  wait_s?: number | null;
+};
+export type RemoveNodeResult = {
+  node: string;
+  settled: boolean;
+  unsettled: Array<string>;
+  outside_nats: boolean;
+  waiting: number;
+  waiting_agents: Array<string>;
+};
+
 export type ListSessionsParams = {
   offset?: number | null;
   limit?: number | null;
@@ -1050,6 +1064,8 @@ export interface Methods {
   drainNode(params?: DrainNodeParams, options?: CallOptions): Promise<DrainNodeResult>;
   /** Change the labels of a machine of the cluster, by which create_agent places agents, or list them. */
   labelNode(params?: LabelNodeParams, options?: CallOptions): Promise<LabelNodeResult>;
+  /** Remove a machine that is lost for good, or drained, from the cluster. */
+  removeNode(params: RemoveNodeParams, options?: CallOptions): Promise<RemoveNodeResult>;
   /** List the saved sessions, the latest used first. */
   listSessions(params?: ListSessionsParams, options?: CallOptions): Promise<ListSessionsResult>;
   /** Start an agent from a saved session. */

@@ -10,6 +10,7 @@ export const METHODS = {
   listNodes: ["list_nodes", "global", "reads", 0],
   drainNode: ["drain_node", "global", "", 0],
   labelNode: ["label_node", "global", "", 0],
+  removeNode: ["remove_node", "global", "", 0],
   listSessions: ["list_sessions", "global", "reads", 0],
   loadSession: ["load_session", "global", "", 0],
   fork: ["fork", "global", "", 0],

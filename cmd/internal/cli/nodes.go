@@ -123,6 +123,67 @@ func label(ctx context.Context, a *App, c *client.Client, args []string) error {
 	return a.Printf("%s: %s\n", result.Node, labelsOf(result.Labels))
 }
 
+// RemoveHelp is what the verb remove says beside its line.
+const RemoveHelp = "MACHINE is lost for good, has ended, or drains and has no agents left (drain); --force also removes one that is up, and ends its\n" +
+	"server. Another machine is asked, and a majority must be there without MACHINE. What the machines keep gets its copies on those\n" +
+	"that are left, or on the next one that joins, and agents go on at others as after a loss. Agents that no machine can have are\n" +
+	"listed: they wait for a machine of that name. It waits a minute until all is settled; the same again goes on. MACHINE joins\n" +
+	"again only with another certificate (nexus cluster init)."
+
+// remove is the verb that removes a machine.
+type remove struct{ force bool }
+
+func (v *remove) flags(f *pflag.FlagSet) {
+	f.BoolVar(&v.force, "force", false, "remove a machine that is up, with the agents that it has")
+}
+
+// removeWait is how long one call of it waits, in seconds, and removeCalls how many there are.
+const (
+	removeWait  = 2
+	removeCalls = 30
+)
+
+func (v *remove) run(ctx context.Context, a *App, c *client.Client, args []string) error {
+	p := api.RemoveNodeParams{Node: args[0], Force: &v.force, WaitSeconds: new(uint64(removeWait))}
+	var told string
+	var result api.RemoveNodeResult
+	for call := 0; call < removeCalls && !result.Settled; call++ {
+		var err error
+		if result, err = client.Do(ctx, c, "", api.RemoveNode, p); err != nil {
+			return err
+		}
+		if now := strings.Join(result.Unsettled, "; "); now != "" && now != told {
+			told = now
+			if _, err := fmt.Fprintf(a.Stderr, "%s: %s\n", result.Node, now); err != nil {
+				return err
+			}
+		}
+	}
+	if err := a.removed(result); err != nil || result.Settled {
+		return err
+	}
+	return fmt.Errorf("%s is removed, and not all is settled: the same command goes on", result.Node)
+}
+
+// removed writes how a removal has ended.
+func (a *App) removed(result api.RemoveNodeResult) error {
+	if a.Structured() {
+		return a.PrintValue(result)
+	}
+	nats := ""
+	if result.OutsideNATS {
+		nats = "; the servers of NATS are its operator's, and stay as they are"
+	}
+	if err := a.Printf("%s is removed%s\n", result.Node, nats); err != nil || result.Waiting == 0 {
+		return err
+	}
+	rows := [][]string{{"AGENT", "WAITS FOR"}}
+	for _, agent := range result.WaitingAgents {
+		rows = append(rows, []string{agent, "a machine " + result.Node + ", as no other one shares its directory"})
+	}
+	return a.Listing(rows)
+}
+
 // freeMemory is what programs of a machine could still get of its memory.
 func freeMemory(n api.NodeInfo) string {
 	if n.MemoryBytes == nil || n.FreeMemoryBytes == nil {

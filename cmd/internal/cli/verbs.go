@@ -83,6 +83,7 @@ func verbs() []row {
 		{use: "nodes", names: "nodes.#.node", of: api.ListNodes.Row(), do: calls(api.ListNodes, nothing, nodesTable)},
 		{use: "drain [MACHINE] [FLAGS]", names: "node", most: 1, of: api.DrainNode.Row(), long: DrainHelp, do: new(drain)},
 		{use: "label [MACHINE] [LABEL…]", names: "node", most: many, of: api.LabelNode.Row(), long: LabelHelp, do: action(label)},
+		{use: "remove MACHINE [FLAGS]", names: "node", least: 1, most: 1, of: api.RemoveNode.Row(), long: RemoveHelp, do: new(remove)},
 		{use: "create [AGENT] [FLAGS]", names: "agent_id", most: many, start: true, long: createHelp, of: api.CreateAgent.Row(), do: new(create)},
 		{use: "stop AGENT", least: 1, most: 1, of: api.Shutdown.Row(), do: action(stop)},
 		{use: "destroy AGENT", names: "agent_id", least: 1, most: 1, of: api.DestroyAgent.Row(), do: action(destroy)},

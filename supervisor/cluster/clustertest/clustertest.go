@@ -9,11 +9,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/cluster/engine"
 )
 
@@ -26,7 +29,8 @@ type Machine struct {
 	options engine.Options
 	engine  *engine.Engine // nil while it does not run
 	nc      *nats.Conn
-	closed  chan struct{} // once nc is
+	system  *nats.Conn
+	closed  sync.WaitGroup // of the connections
 }
 
 // Start starts n machines, which end with the test.
@@ -47,6 +51,18 @@ func Start(t testing.TB, n int) (machines []*Machine) {
 		m.Start()
 	}
 	return machines
+}
+
+// Add starts a further machine of the cluster that the machines are, which ends with the test.
+func Add(t testing.TB, machines ...*Machine) *Machine {
+	t.Helper()
+	o := machines[len(machines)-1].options
+	o.Machine, o.Listen, o.Dir = string(o.Machine[0]+1), Addresses(t, 1)[0], t.TempDir()
+	o.Join = append(slices.Clone(o.Join), o.Listen)
+	m := &Machine{t: t, options: o}
+	t.Cleanup(m.Stop)
+	m.Start()
+	return m
 }
 
 // Addresses are free ones on loopback, of a host that nobody else takes by chance: others get a free port of another one.
@@ -71,20 +87,31 @@ func (m *Machine) Start() {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	closed := make(chan struct{})
-	nc, err := nats.Connect(e.URL(), nats.Token(e.Secret()), nats.MaxReconnects(-1), nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
-	if err != nil {
-		e.Close()
-		m.t.Fatal(err)
-	}
-	m.engine, m.nc, m.closed = e, nc, closed
-	if m.JetStream, err = jetstream.New(nc); err != nil {
+	m.engine = e
+	m.nc = m.connect(nats.Token(e.Secret()))
+	m.system = m.connect(nats.UserInfo(cluster.SystemUser, e.Secret()))
+	if m.JetStream, err = jetstream.New(m.nc); err != nil {
 		m.t.Fatal(err)
 	}
 }
 
+func (m *Machine) connect(as nats.Option) *nats.Conn {
+	m.t.Helper()
+	m.closed.Add(1)
+	nc, err := nats.Connect(m.engine.URL(), as, nats.MaxReconnects(-1), nats.ClosedHandler(func(*nats.Conn) { m.closed.Done() }))
+	if err != nil {
+		m.closed.Done()
+		m.engine.Close()
+		m.t.Fatal(err)
+	}
+	return nc
+}
+
 // NATS is the connection to the machine's own server. It is another one after each Start.
 func (m *Machine) NATS() *nats.Conn { return m.nc }
+
+// System is the connection of its system's user.
+func (m *Machine) System() *nats.Conn { return m.system }
 
 // Name is the machine's.
 func (m *Machine) Name() string { return m.options.Machine }
@@ -95,7 +122,8 @@ func (m *Machine) Stop() {
 		return
 	}
 	m.nc.Close()
-	<-m.closed
+	m.system.Close()
+	m.closed.Wait()
 	m.engine.Close()
 	m.engine = nil
 }

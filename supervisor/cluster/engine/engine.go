@@ -10,6 +10,7 @@ package engine
 import (
 	"cmp"
 	"crypto/rand"
+	"crypto/subtle"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/supervisor/cluster"
+	"nexus.internal/supervisor/cluster/identity"
 )
 
 // Options say which machine this is, of which cluster.
@@ -69,27 +71,62 @@ func (o *Options) check() error {
 	return nil
 }
 
-// server are the options of the server of NATS, which takes clients with the secret alone.
-func (o *Options) server(secret string) (*server.Options, error) {
+// server are the options of the server of NATS.
+func (o *Options) server(clients *clients) (*server.Options, error) {
 	host, port, err := cluster.SplitAddress(o.Listen)
 	if err != nil {
 		return nil, err
 	}
 	e := &server.Options{
 		ServerName: o.Machine, NoSigs: true,
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, Authorization: secret, // without a port of its own it joins no other
-		JetStream: true, StoreDir: o.Dir, SyncAlways: true, JetStreamMaxStore: maxStore,
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, // without a port of its own it joins no other
+		CustomClientAuthentication: clients,
+		JetStream:                  true, StoreDir: o.Dir, SyncAlways: true, JetStreamMaxStore: maxStore,
 		Cluster: server.ClusterOpts{Name: o.Name, Host: host, Port: port, TLSTimeout: 5, NoAdvertise: true},
 	}
 	if o.TLS != nil {
 		mutual := o.TLS.Clone()
 		mutual.ClientAuth, mutual.ClientCAs = tls.RequireAndVerifyClientCert, mutual.RootCAs
+		mutual.VerifyConnection = o.verify
 		e.Cluster.TLSConfig = mutual
 	}
 	for _, other := range o.Join {
 		e.Routes = append(e.Routes, &url.URL{Scheme: "nats-route", Host: other})
 	}
 	return e, nil
+}
+
+// verify refuses a machine that was removed from the cluster after it had got its certificate.
+func (o *Options) verify(of tls.ConnectionState) error {
+	removed, err := cluster.ReadRemoved(o.Dir)
+	if err != nil {
+		return err
+	}
+	machine := of.PeerCertificates[0] // which was verified
+	return removed.Refuse(machine.Subject.CommonName, identity.Certified(machine))
+}
+
+// clients lets in who knows the secret: as a token, or as the password of [cluster.SystemUser].
+type clients struct {
+	secret string
+	server *server.Server
+}
+
+// Check implements [server.Authentication].
+func (c *clients) Check(client server.ClientAuthentication) bool {
+	said := client.GetOpts()
+	if said.Username == "" {
+		return c.knows(said.Token)
+	}
+	if said.Username != cluster.SystemUser || !c.knows(said.Password) {
+		return false
+	}
+	client.RegisterUser(&server.User{Username: said.Username, Account: c.server.SystemAccount()})
+	return true
+}
+
+func (c *clients) knows(secret string) bool {
+	return subtle.ConstantTimeCompare([]byte(secret), []byte(c.secret)) == 1
 }
 
 // Engine is a server of NATS. Its methods may be called from any goroutine.
@@ -109,13 +146,15 @@ func Start(o Options) (*Engine, error) {
 	}
 	_ = free.Close()
 	e := &Engine{secret: rand.Text()}
-	options, err := o.server(e.secret)
+	in := &clients{secret: e.secret}
+	options, err := o.server(in)
 	if err != nil {
 		return nil, err
 	}
 	if e.server, err = server.NewServer(options); err != nil {
 		return nil, fmt.Errorf("start the cluster's server: %w", err)
 	}
+	in.server = e.server
 	log := &engineLog{log: cmp.Or(o.Log, zap.NewNop()), said: map[string]time.Time{}}
 	e.server.SetLoggerV2(log, false, false, false)
 	e.server.Start()
@@ -134,8 +173,9 @@ func Start(o Options) (*Engine, error) {
 func (e *Engine) URL() string    { return e.server.ClientURL() }
 func (e *Engine) Secret() string { return e.secret } //nolint:revive // said above
 
-// errNoStorage says that the server keeps nothing any more: it gives up where its disk was full once, and goes on only if it is started again.
-var errNoStorage = errors.New("its disk is full, or was, and it keeps nothing")
+// errNoStorage says that the server keeps nothing any more: it gives up where its disk was full once, and goes on only if it is started again. So does one that learns
+// that it was removed.
+var errNoStorage = errors.New("its disk is full, or was, or it was removed from the cluster, and it keeps nothing")
 
 // Check says why the server does not keep what the machines agree on.
 func (e *Engine) Check() error {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
@@ -78,3 +79,6 @@ func TLS(dir string) (*tls.Config, error) {
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool, Certificates: []tls.Certificate{pair}}, nil
 }
+
+// Certified is when a machine got its certificate, to the second.
+func Certified(certificate *x509.Certificate) time.Time { return certificate.NotBefore.Add(skew) }

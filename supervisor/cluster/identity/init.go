@@ -54,11 +54,13 @@ func ParseAddress(text string) (Address, error) {
 type Cluster struct {
 	Name     string
 	Machines []Address
+	// Without are machines of it whose directories are removed.
+	Without []string
 }
 
 // Init makes, in dir, a directory for each machine, to be copied there, and the cluster's authority. If dir has a cluster already, which
 // must have that name, its authority stays: machines are added, and those that are there get a new certificate and the
-// address that is given. It returns all machines of the cluster, by name.
+// address that is given; those of Without must be there. It returns all machines of the cluster, by name.
 func Init(dir string, c Cluster) ([]Spec, error) {
 	if err := cluster.CheckName("cluster", c.Name); err != nil {
 		return nil, err
@@ -74,10 +76,19 @@ func Init(dir string, c Cluster) ([]Spec, error) {
 		}
 		all[s.Machine] = s.Listen
 	}
+	for _, machine := range c.Without {
+		if _, there := all[machine]; !there {
+			return nil, fmt.Errorf("%s has no machine %s that could be left out", dir, machine)
+		}
+		delete(all, machine)
+	}
 	given := map[string]bool{}
 	for _, m := range c.Machines {
 		if given[m.Machine] {
 			return nil, fmt.Errorf("the machine %s is named twice", m.Machine)
+		}
+		if slices.Contains(c.Without, m.Machine) {
+			return nil, fmt.Errorf("the machine %s is named, and left out, too", m.Machine)
 		}
 		given[m.Machine], all[m.Machine] = true, m.Listen
 	}
@@ -91,6 +102,11 @@ func Init(dir string, c Cluster) ([]Spec, error) {
 	}
 	for _, s := range specs {
 		if err := a.machine(filepath.Join(dir, s.Machine), s, given[s.Machine]); err != nil {
+			return nil, err
+		}
+	}
+	for _, machine := range c.Without {
+		if err := os.RemoveAll(filepath.Join(dir, machine)); err != nil {
 			return nil, err
 		}
 	}

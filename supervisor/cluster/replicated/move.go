@@ -307,6 +307,21 @@ func (s *Store) judge(name string, o *orphan, of about) {
 	}
 }
 
+// Waits reports whether an agent of a machine that is gone stays that machine's: none of those that are up and do not drain shares its directory, and it is not to go on
+// in an empty one.
+func (s *Store) Waits(ctx context.Context, name string) (bool, error) {
+	if isTemp(name) {
+		return false, nil
+	}
+	of, err := s.said(ctx, name)
+	if err != nil {
+		return false, reason(err)
+	}
+	return !slices.ContainsFunc(s.node.Machines(), func(m cluster.Machine) bool {
+		return m.State == cluster.Up && !m.Draining && (of.Fresh || of.Shared && shares(m.Shared, of.Cwd))
+	}), nil
+}
+
 // said is what the machine of an agent said of it last.
 func (s *Store) said(ctx context.Context, name string) (of about, err error) {
 	ctx, cancel := context.WithTimeout(ctx, acceptPatience)

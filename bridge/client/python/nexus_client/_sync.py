@@ -87,6 +87,16 @@ class SyncMethods:
         """Change the labels of a machine of the cluster, by which create_agent places agents, or list them."""
         return cast(results.LabelNode, self._call("label_node", locals()))
 
+    def remove_node(
+        self,
+        node: str,
+        force: Optional[bool] = None,
+        *,
+        wait_s: Optional[int] = None,
+    ) -> results.RemoveNode:
+        """Remove a machine that is lost for good, or drained, from the cluster."""
+        return cast(results.RemoveNode, self._call("remove_node", locals()))
+
     def list_sessions(
         self,
         offset: Optional[int] = None,

@@ -22,6 +22,7 @@ METHODS: Dict[str, Method] = {
     "list_nodes": Method("global", "reads", 0, ()),
     "drain_node": Method("global", "", 0, ()),
     "label_node": Method("global", "", 0, ()),
+    "remove_node": Method("global", "", 0, ("node",)),
     "list_sessions": Method("global", "reads", 0, ()),
     "load_session": Method("global", "", 0, ()),
     "fork": Method("global", "", 0, ("agent_id", "new_agent_id",)),

@@ -209,6 +209,15 @@ class LabelNode(TypedDict):
     labels: Dict[str, str]
 
 
+class RemoveNode(TypedDict):
+    node: str
+    settled: bool
+    unsettled: List[str]
+    outside_nats: bool
+    waiting: int
+    waiting_agents: List[str]
+
+
 class _SavedSession(TypedDict):
     name: str
     message_count: int
