@@ -95,6 +95,13 @@ func (m *Machine) Start() {
 	}
 }
 
+// StartEmpty starts the machine, without what it had.
+func (m *Machine) StartEmpty() {
+	m.t.Helper()
+	m.options.Dir = m.t.TempDir()
+	m.Start()
+}
+
 func (m *Machine) connect(as nats.Option) *nats.Conn {
 	m.t.Helper()
 	m.closed.Add(1)

@@ -2,6 +2,7 @@ package identity_test
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -124,11 +126,27 @@ func TestInit(t *testing.T) {
 	if s, err := identity.Read(a); err != nil || len(s.Join) != 3 {
 		t.Errorf("a knows %+v, %v", s, err)
 	}
+	certificate, err := identity.TLS(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ago := time.Since(identity.Certified(certificate.Certificates[0].Leaf)); ago < 0 || ago > time.Hour {
+		t.Errorf("a was certified %v ago", ago)
+	}
 	for _, to := range []string{"b 10.0.0.9", "c 10.0.0.3"} {
 		name, host, _ := strings.Cut(to, " ")
 		if err := shake(t, a, filepath.Join(dir, name), host); err != nil {
 			t.Errorf("%s is not known to a: %v", name, err)
 		}
+	}
+	if specs, err = identity.Init(dir, identity.Cluster{Name: "farm", Without: []string{"b"}}); err != nil || len(specs) != 2 {
+		t.Fatalf("without b there are %v, %v", specs, err)
+	}
+	if s, err := identity.Read(a); err != nil || fmt.Sprint(s.Join) != "[one.example:8766 10.0.0.3:8766]" {
+		t.Errorf("without b, a knows %+v, %v", s, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "b")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the files of b: %v", err)
 	}
 }
 
@@ -160,6 +178,9 @@ func TestRefused(t *testing.T) {
 		{used, farm(t, "a=h:1", "b=h:2"), "has notes, which nexus cluster init did not make"},
 		{made, identity.Cluster{Name: "other", Machines: farm(t, "c=h:3").Machines}, "is of the cluster farm, not of other"},
 		{made, farm(t, "c=h:2"), "two machines listen at h:2"},
+		{made, identity.Cluster{Name: "farm", Without: []string{"c"}}, "has no machine c that could be left out"},
+		{made, identity.Cluster{Name: "farm", Without: []string{"b"}}, "a cluster joins 2 to 100 machines"},
+		{made, identity.Cluster{Name: "farm", Machines: farm(t, "b=h:3").Machines, Without: []string{"b"}}, "is named, and left out, too"},
 	} {
 		if _, err := identity.Init(tc.dir, tc.c); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v: %v, want %q", tc.c, err, tc.want)
