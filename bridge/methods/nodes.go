@@ -2,6 +2,7 @@ package methods
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -13,7 +14,7 @@ import (
 	"nexus.internal/protocol/ratelimit"
 )
 
-// maxBoundAgents bounds those that drain_node names, and leftEvery is how often is looked whether agents are left.
+// maxBoundAgents bounds those that drain_node and remove_node name, and leftEvery is how often is looked whether agents are left.
 const (
 	maxBoundAgents = 100
 	leftEvery      = 200 * time.Millisecond
@@ -71,10 +72,8 @@ func (m *agentMethods) removeNode(ctx context.Context, _ *rpc.Call, p api.Remove
 	waited, cancel := context.WithTimeout(ctx, time.Duration(wait)*time.Second)
 	defer cancel()
 	result, err := m.nodes.Remove(waited, p.Node, protocol.Value(p.Force))
-	if err != nil {
-		return result, err
-	}
-	return result, ctx.Err()
+	result.WaitingAgents = result.WaitingAgents[:min(len(result.WaitingAgents), maxBoundAgents)]
+	return result, errors.Join(err, ctx.Err())
 }
 
 // self is what this machine knows of all, if a call is of this one.

@@ -147,7 +147,7 @@ func (b *bench) startBare(ctx context.Context) (f *bareFarm, err error) {
 			return f, err
 		}
 		f.engines = append(f.engines, e)
-		link, err := cluster.Connect(e, zap.NewNop())
+		link, err := cluster.Connect(e, "", zap.NewNop())
 		if err != nil {
 			return f, err
 		}

@@ -188,15 +188,15 @@ func (o *clusterOptions) checkAddresses() error {
 
 // membership is a server's part in a cluster. A nil one is that of a server that is in none.
 type membership struct {
-	o      clusterOptions
-	home   config.Home
-	log    *zap.Logger
-	engine *runner.Runner // nil with a NATS that is there already
-	link   *cluster.Link
-	system *cluster.Link // as the user of the system of NATS; nil with a NATS that is there already
-	node   *cluster.Node // nil before join
-	// members say which machines there are to be; nil before join.
-	members *members.Members
+	o       clusterOptions
+	home    config.Home
+	log     *zap.Logger
+	engine  *runner.Runner // nil with a NATS that is there already
+	link    *cluster.Link
+	system  *cluster.Link    // as the user of the system of NATS; nil with a NATS that is there already
+	node    *cluster.Node    // nil before join
+	members *members.Members // which machines there are to be; nil before join
+	since   time.Time        // a removal from the cluster before it is over
 	// register is what all machines have.
 	register *register.Register
 	kept     *replicated.Store
@@ -244,19 +244,19 @@ func (m *membership) connect(ctx context.Context, cfg *config.Config, level stri
 	if m.engine, err = runner.Start(ctx, runner.Options{Program: o.program, Level: level, Engine: said, Guard: guard, Log: m.log}); err != nil {
 		return err
 	}
-	if m.link, err = cluster.Connect(m.engine, m.log); err != nil {
+	if m.link, err = cluster.Connect(m.engine, "", m.log); err != nil {
 		return err
 	}
-	m.system, err = cluster.ConnectSystem(m.engine, m.log.Named("system"))
+	m.system, err = cluster.Connect(m.engine, cluster.SystemUser, m.log.Named("system"))
 	return err
 }
 
-// since is when this machine got its certificate, or else now: a removal from the cluster before that is over.
-func (m *membership) since() (time.Time, error) {
-	if m.o.files == "" {
+// since is when this machine got its certificate, or else now.
+func (o *clusterOptions) since() (time.Time, error) {
+	if o.files == "" {
 		return time.Now(), nil
 	}
-	proof, err := identity.TLS(m.o.files)
+	proof, err := identity.TLS(o.files)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -265,41 +265,38 @@ func (m *membership) since() (time.Time, error) {
 
 // checkRemoved says that this machine has learnt of its removal before.
 func (m *membership) checkRemoved() error {
-	removed, err := cluster.ReadRemoved(m.home.ClusterDir(m.o.Cluster, m.o.Machine))
-	if err != nil {
-		return err
+	removed, err := cluster.ReadRemoved(m.dir())
+	if err == nil {
+		m.since, err = m.o.since()
 	}
-	since, err := m.since()
-	if err != nil {
-		return err
-	}
-	return removed.Refuse(m.o.Machine, since)
+	return errors.Join(err, removed.Refuse(m.o.Machine, m.since))
 }
 
+// dir is where the engine keeps what it has.
+func (m *membership) dir() string { return m.home.ClusterDir(m.o.Cluster, m.o.Machine) }
+
 // follow keeps what is known of which machines there are.
-func (m *membership) follow() error {
-	since, err := m.since()
-	if err != nil {
-		return err
-	}
-	o := members.Options{Machine: m.o.Machine, Register: m.register, Since: since, Log: m.log}
+func (m *membership) follow() (err error) {
+	o := members.Options{Machine: m.o.Machine, Register: m.register, Since: m.since, Log: m.log}
 	if m.engine != nil {
-		o.Joined, o.System, o.Dir = len(m.o.Join), m.system.NATS(), m.home.ClusterDir(m.o.Cluster, m.o.Machine)
+		o.Joined, o.System, o.Dir = len(m.o.Join), m.system.NATS(), m.dir()
 	}
 	m.members, err = members.Open(o)
 	return err
 }
 
-// watch waits until this machine is removed from the cluster, and is the error that says so; nil once ctx has ended.
+// watch waits until this machine is removed from the cluster, and is the error that says so, or errAsked once ctx has ended.
 func (m *membership) watch(ctx context.Context) error {
+	var out <-chan struct{}
 	if m != nil {
-		select {
-		case <-m.members.Out():
-			return fmt.Errorf("the machine %s was removed from the cluster %s", m.o.Machine, m.o.Cluster)
-		case <-ctx.Done():
-		}
+		out = m.members.Out()
 	}
-	return nil
+	select {
+	case <-out:
+		return fmt.Errorf("the machine %s was removed from the cluster %s", m.o.Machine, m.o.Cluster)
+	case <-ctx.Done():
+		return errAsked
+	}
 }
 
 // replicas is on how many machines what they agree on is kept.

@@ -48,9 +48,6 @@ func (s status) Label(set map[string]string, remove []string) (labels map[string
 	return labels, err
 }
 
-// maxWaitingAgents bounds those that remove_node names.
-const maxWaitingAgents = 100
-
 // Remove removes a machine from the cluster.
 func (s status) Remove(ctx context.Context, node string, force bool) (api.RemoveNodeResult, error) {
 	if s.machines == nil {
@@ -69,17 +66,10 @@ func (s status) Remove(ctx context.Context, node string, force bool) (api.Remove
 	if err != nil {
 		return api.RemoveNodeResult{}, err
 	}
-	result := api.RemoveNodeResult{
+	return api.RemoveNodeResult{
 		Node: node, Settled: len(done.Unsettled) == 0, Unsettled: done.Unsettled, OutsideNATS: s.machines.engine == nil,
-		Waiting: len(done.Waiting), WaitingAgents: done.Waiting[:min(len(done.Waiting), maxWaitingAgents)],
-	}
-	if result.Unsettled == nil {
-		result.Unsettled = []string{}
-	}
-	if result.WaitingAgents == nil {
-		result.WaitingAgents = []string{}
-	}
-	return result, nil
+		Waiting: len(done.Waiting), WaitingAgents: done.Waiting,
+	}, nil
 }
 
 // alone is this machine as list_nodes has it where it is in no cluster.

@@ -389,13 +389,7 @@ func (a assembly) actors(asked context.Context, ask context.CancelFunc, p wiring
 		return errAsked
 	}, func(error) { ask() })
 
-	group.Add(func() error {
-		if err := a.machines.watch(asked); err != nil {
-			return err
-		}
-		<-asked.Done() // then the server ends in any case
-		return errAsked
-	}, func(error) { ask() })
+	group.Add(func() error { return a.machines.watch(asked) }, func(error) { ask() })
 
 	serving, stopServing := context.WithCancel(context.WithoutCancel(asked))
 	supervising, stopSupervising := context.WithCancel(context.WithoutCancel(asked))

@@ -30,27 +30,18 @@ type Link struct {
 	closed chan struct{}
 }
 
-// Connect connects to this machine's engine. It does not wait for it.
-func Connect(e Engine, log *zap.Logger) (*Link, error) {
-	token := func() string {
+// Connect connects to this machine's engine, as [SystemUser] or as one that has no name, "". It does not wait for it.
+func Connect(e Engine, user string, log *zap.Logger) (*Link, error) {
+	as := func() (name, secret string) {
 		ready, _ := e.Ready() // without one it is not dialled
-		return ready.Token
+		return user, ready.Token
 	}
 	// Each dial asks where it is; the token may be of the engine that has died since, and is tried again.
-	return connect("nats://127.0.0.1", log, nats.SetCustomDialer(dialer{e}), nats.TokenHandler(token), nats.IgnoreAuthErrorAbort())
+	return connect("nats://127.0.0.1", log, nats.SetCustomDialer(dialer{e}), nats.UserInfoHandler(as), nats.IgnoreAuthErrorAbort())
 }
 
 // SystemUser is the client of an engine that sees and changes which servers of NATS there are; its password is the token.
 const SystemUser = "system"
-
-// ConnectSystem connects as [SystemUser], as Connect does otherwise.
-func ConnectSystem(e Engine, log *zap.Logger) (*Link, error) {
-	user := func() (name, password string) {
-		ready, _ := e.Ready()
-		return SystemUser, ready.Token
-	}
-	return connect("nats://127.0.0.1", log, nats.SetCustomDialer(dialer{e}), nats.UserInfoHandler(user), nats.IgnoreAuthErrorAbort())
-}
 
 // ConnectTo connects to servers of NATS that are there already, at the URLs that are separated by commas, by the credentials in a file; "" for none. It
 // does not wait for them.

@@ -54,13 +54,10 @@ func ReadRemoved(dir string) (r Removed, err error) {
 // Write has the engine of the directory know them, from the next connection on.
 func (r Removed) Write(dir string) error {
 	text, err := json.Marshal(r, json.Deterministic(true))
-	if err == nil {
-		err = safefile.Replace(filepath.Join(dir, removedFile), text, true)
-	}
 	if err != nil {
-		return fmt.Errorf("keep which machines were removed: %w", err)
+		return err
 	}
-	return nil
+	return safefile.Replace(filepath.Join(dir, removedFile), text, true)
 }
 
 // Refuse says why a machine is not let in that has had its certificate, or has run, since then; nil if it is.

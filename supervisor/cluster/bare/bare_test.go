@@ -29,7 +29,7 @@ func TestBare(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer e.Close()
-		link, err := cluster.Connect(ready{e}, zap.NewNop())
+		link, err := cluster.Connect(ready{e}, "", zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -115,18 +115,13 @@ type clients struct {
 // Check implements [server.Authentication].
 func (c *clients) Check(client server.ClientAuthentication) bool {
 	said := client.GetOpts()
-	if said.Username == "" {
-		return c.knows(said.Token)
-	}
-	if said.Username != cluster.SystemUser || !c.knows(said.Password) {
+	if subtle.ConstantTimeCompare([]byte(said.Token+said.Password), []byte(c.secret)) != 1 {
 		return false
 	}
-	client.RegisterUser(&server.User{Username: said.Username, Account: c.server.SystemAccount()})
+	if said.Username == cluster.SystemUser {
+		client.RegisterUser(&server.User{Username: said.Username, Account: c.server.SystemAccount()})
+	}
 	return true
-}
-
-func (c *clients) knows(secret string) bool {
-	return subtle.ConstantTimeCompare([]byte(secret), []byte(c.secret)) == 1
 }
 
 // Engine is a server of NATS. Its methods may be called from any goroutine.

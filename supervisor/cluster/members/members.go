@@ -54,7 +54,6 @@ type Members struct {
 	log     *zap.Logger
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	deaf    func() // ends the answers to removedTopic
 
 	leaving sync.Mutex    // held while what the engine is to know is written, and out is closed: nothing is written after that
 	out     chan struct{} // closed once this machine was removed
@@ -69,19 +68,21 @@ type Members struct {
 func Open(o Options) (*Members, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	m := &Members{o: o, log: cmp.Or(o.Log, zap.NewNop()), stop: stop, out: make(chan struct{}), count: o.Joined}
-	var err error
-	if m.deaf, err = o.Register.Answer(removedTopic, m); err != nil {
+	deaf, err := o.Register.Answer(removedTopic, m)
+	if err != nil {
 		stop()
 		return nil, err
 	}
-	m.running.Go(func() { m.follow(ctx) })
+	m.running.Go(func() {
+		defer deaf()
+		m.follow(ctx)
+	})
 	return m, nil
 }
 
 // Close ends the following. Nothing of the members runs when it returns.
 func (m *Members) Close() {
 	m.stop()
-	m.deaf()
 	m.running.Wait()
 }
 
@@ -148,7 +149,8 @@ func (m *Members) take(ctx context.Context, taken uint64) (revision uint64, err 
 		return revision, err
 	}
 	m.log.Warn("this machine was removed from the cluster, and joins it anew")
-	return taken, m.change(ctx, func(r cluster.Removed) { delete(r, m.o.Machine) })
+	_, err = m.change(ctx, func(r cluster.Removed) { delete(r, m.o.Machine) })
+	return taken, err
 }
 
 // obey has the engine know who was removed, and says whether this machine was. Then it is none of the cluster any more.
@@ -186,22 +188,6 @@ func (m *Members) Answer(question []byte) []byte {
 	return []byte(m.o.Machine)
 }
 
-// tell has a machine that is up know that it is removed. One that does not answer finds itself cut off.
-func (m *Members) tell(ctx context.Context, machine string) error {
-	removed, _, err := m.read()
-	if err != nil {
-		return err
-	}
-	text, err := json.Marshal(removed, json.Deterministic(true))
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, tellPatience)
-	defer cancel()
-	_, err = m.o.Register.Ask(ctx, removedTopic, text)
-	return err
-}
-
 // read is what the register says.
 func (m *Members) read() (removed cluster.Removed, revision uint64, err error) {
 	text, revision, known := m.o.Register.Get(valueName)
@@ -216,28 +202,25 @@ func (m *Members) read() (removed cluster.Removed, revision uint64, err error) {
 	return removed, revision, nil
 }
 
-// change changes what the register says. The error is [cluster.ErrNoQuorum] without a majority.
-func (m *Members) change(ctx context.Context, to func(cluster.Removed)) error {
-	err := cluster.ErrChanged
+// change changes what the register says, and is what it says then. The error is [cluster.ErrNoQuorum] without a majority.
+func (m *Members) change(ctx context.Context, to func(cluster.Removed)) (text []byte, err error) {
+	err = cluster.ErrChanged
 	for try := 0; errors.Is(err, cluster.ErrChanged) && try < changeTries; try++ {
 		var removed cluster.Removed
 		var revision uint64
 		if removed, revision, err = m.read(); err != nil {
-			return err
+			return nil, err
 		}
 		if removed = maps.Clone(removed); removed == nil {
 			removed = cluster.Removed{}
 		}
 		to(removed)
-		var text []byte
 		if text, err = json.Marshal(removed, json.Deterministic(true)); err != nil {
-			return err
+			return nil, err
 		}
-		if _, err = m.o.Register.Put(ctx, valueName, text, revision); err != nil {
-			if failed := ratelimit.Sleep(ctx, changePause); failed != nil { // until the other change is known here
-				return failed
-			}
+		if _, err = m.o.Register.Put(ctx, valueName, text, revision); err != nil && ratelimit.Sleep(ctx, changePause) != nil {
+			break // else the other change is known here by now
 		}
 	}
-	return err
+	return text, err
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -38,25 +40,24 @@ type group struct {
 	Peers map[string]struct{} `json:"peers"`
 }
 
-// groups are those of a server, by account and name.
-type groups map[string]map[string]group
+// groups are those of a server, by name.
+type groups map[string]group
 
 // raftz is an answer to RAFTZ, of which decoding takes what is needed.
 type raftz struct {
 	Server struct {
 		Name string `json:"name"`
 	} `json:"server"`
-	Data  groups    `json:"data"`
-	Error *natsFail `json:"error"`
+	Data map[string]groups `json:"data"` // by account
 }
 
-// natsFail is how a server of NATS says that something failed.
-type natsFail struct {
+// natsError is how a server of NATS says that something failed.
+type natsError struct {
 	Code        int    `json:"err_code"`
 	Description string `json:"description"`
 }
 
-func (f *natsFail) Error() string { return "NATS: " + f.Description }
+func (f *natsError) Error() string { return "NATS: " + f.Description }
 
 // peerID is how Raft calls the server of a machine: eight characters of a sum of its name (getHash of nats-server).
 func peerID(machine string) string {
@@ -86,13 +87,11 @@ func (m *Members) meta(ctx context.Context) (g group, err error) {
 	defer cancel()
 	answer, err := m.o.System.RequestWithContext(ctx, "$SYS.REQ.SERVER."+m.o.System.ConnectedServerId()+".RAFTZ", []byte(`{"group":"`+metaGroup+`"}`))
 	if err != nil {
-		return g, fmt.Errorf("ask NATS which machines there are: %w", err)
+		return g, fmt.Errorf("%w: ask NATS which machines there are: %w", cluster.ErrNoQuorum, err)
 	}
 	var r raftz
-	if err := json.Unmarshal(answer.Data, &r); err != nil {
-		return g, fmt.Errorf("which machines there are, as NATS says: %w", err)
-	}
-	return r.Data[systemAccount][metaGroup], nil
+	err = json.Unmarshal(answer.Data, &r)
+	return r.Data[systemAccount][metaGroup], err
 }
 
 // drop has NATS remove the server of a machine; it is no error if it has none.
@@ -111,7 +110,7 @@ func (m *Members) drop(ctx context.Context, machine string) error {
 		if done {
 			return nil
 		}
-		if failed, ok := errors.AsType[*natsFail](err); ok && failed.Code != changing {
+		if failed, ok := errors.AsType[*natsError](err); ok && failed.Code != changing {
 			return fmt.Errorf("remove the server of %s: %w", machine, err)
 		}
 		if ratelimit.Sleep(ctx, pause) != nil {
@@ -128,8 +127,8 @@ func (m *Members) dropOnce(ctx context.Context, ask []byte) (done bool, err erro
 		return false, err
 	}
 	var said struct {
-		Success bool      `json:"success"`
-		Error   *natsFail `json:"error"`
+		Success bool       `json:"success"`
+		Error   *natsError `json:"error"`
 	}
 	if err := json.Unmarshal(answer.Data, &said); err != nil {
 		return false, err
@@ -156,7 +155,6 @@ func (m *Members) askAll(ctx context.Context, machines []string) (all map[string
 		}
 	}
 	all = map[string]groups{}
-	counts := map[string]int{}
 	for missing := 2 * len(machines); missing > 0; {
 		answer, err := answers.NextMsgWithContext(ctx)
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) {
@@ -169,18 +167,14 @@ func (m *Members) askAll(ctx context.Context, machines []string) (all map[string
 		if err := json.Unmarshal(answer.Data, &r); err != nil {
 			return nil, fmt.Errorf("what NATS says of its groups: %w", err)
 		}
-		of := all[r.Server.Name]
-		if of == nil {
-			of = groups{}
-			all[r.Server.Name] = of
+		if all[r.Server.Name] == nil {
+			all[r.Server.Name] = groups{}
 		}
-		for account, some := range r.Data {
-			of[account] = some
+		for _, some := range r.Data {
+			maps.Copy(all[r.Server.Name], some)
 		}
-		counts[r.Server.Name]++
-		missing = 0
-		for _, machine := range machines {
-			missing += max(0, 2-counts[machine])
+		if slices.Contains(machines, r.Server.Name) {
+			missing--
 		}
 	}
 	return all, nil

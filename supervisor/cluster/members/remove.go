@@ -14,12 +14,6 @@ import (
 	"nexus.internal/supervisor/cluster"
 )
 
-// leastMachines is how many a cluster has at least.
-const leastMachines = 2
-
-// maxSaid bounds what is said of what is not settled.
-const maxSaid = 20
-
 // Removal is how far the removal of a machine is.
 type Removal struct {
 	// Unsettled is what is not as it is to be yet, a sentence each: groups of Raft that have no leader or still count the machine, streams on too few
@@ -31,7 +25,7 @@ type Removal struct {
 
 // Agents tell of those whose machine is gone.
 type Agents interface {
-	// Waits reports whether an agent of another machine stays that machine's, as none that is up may take it over.
+	// Waits reports within a bounded time whether an agent of another machine stays that machine's, as none that is up may take it over.
 	Waits(ctx context.Context, agent string) (bool, error)
 }
 
@@ -55,13 +49,15 @@ func (m *Members) Remove(ctx context.Context, n *cluster.Node, agents Agents, ma
 		}
 		m.log.Warn("a machine is removed from the cluster", zap.String("machine", machine))
 		at := time.Now().UTC().Truncate(time.Second)
-		if err := m.change(ctx, func(r cluster.Removed) { r[machine] = at }); err != nil {
+		said, err := m.change(ctx, func(r cluster.Removed) { r[machine] = at })
+		if err != nil {
 			return Removal{}, fmt.Errorf("remove the machine %s: %w", machine, err)
 		}
-		if up {
-			if err := m.tell(context.WithoutCancel(ctx), machine); err != nil { // nor need it be told
-				m.log.Warn("a machine that is up does not answer that it is removed", zap.String("machine", machine), zap.Error(err))
-			}
+		if up { // one that does not answer finds itself cut off
+			asked, cancel := context.WithTimeout(ctx, tellPatience)
+			_, err = m.o.Register.Ask(asked, removedTopic, said)
+			cancel()
+			m.log.Info("the machine that is removed was told", zap.String("machine", machine), zap.Error(err))
 		}
 	}
 	if m.o.System != nil {
@@ -87,7 +83,7 @@ func (m *Members) check(ctx context.Context, n *cluster.Node, machine string, fo
 	if m.o.System != nil {
 		var err error
 		if meta, err = m.meta(ctx); err != nil {
-			return fmt.Errorf("%w: %w", cluster.ErrNoQuorum, err)
+			return err
 		}
 	}
 	machines, owned := n.Machines(), len(claimed(n, machine))
@@ -112,23 +108,17 @@ func (m *Members) check(ctx context.Context, n *cluster.Node, machine string, fo
 
 // enough says why a machine is not to be removed from a group of all: without it, those that are there must be a majority.
 func enough(meta group, machines []cluster.Machine, machine string) error {
-	left := map[string]bool{meta.ID: true} // whether they are there
-	for id := range meta.Peers {
-		if id != peerID(machine) {
-			left[id] = false
-		}
-	}
-	there := 0
+	left, there := len(meta.Peers), 1 // with this one
 	for _, of := range machines {
-		if _, counts := left[peerID(of.Name)]; counts && of.State == cluster.Up {
+		if _, counts := meta.Peers[peerID(of.Name)]; counts && of.State == cluster.Up && of.Name != machine {
 			there++
 		}
 	}
 	switch {
-	case len(left) < leastMachines:
-		return refused("a cluster has at least %d machines, and without %s it would have %d: add another one first (nexus cluster init)", leastMachines, machine, len(left))
-	case 2*there <= len(left):
-		return refused("without %s the cluster would have %d machines, of which %d are there: that is no majority. Bring one back or add one first (nexus cluster init)", machine, len(left), there)
+	case left < 2: // as many as may join (cluster.CheckJoin)
+		return refused("a cluster has at least 2 machines, and without %s it would have %d: add another one first (nexus cluster init)", machine, left)
+	case 2*there <= left:
+		return refused("without %s the cluster would have %d machines, of which %d are there: that is no majority. Bring one back or add one first (nexus cluster init)", machine, left, there)
 	}
 	return nil
 }
@@ -145,15 +135,13 @@ func claimed(n *cluster.Node, machine string) (agents []string) {
 }
 
 // look says how far a removal is. waits is what is known of agents.
-func (m *Members) look(ctx context.Context, n *cluster.Node, agents Agents, machine string, waits map[string]bool) (r Removal, err error) {
-	left := 0
+func (m *Members) look(ctx context.Context, n *cluster.Node, agents Agents, machine string, waits map[string]bool) (Removal, error) {
+	r, left := Removal{Unsettled: []string{}, Waiting: []string{}}, 0
 	for _, agent := range claimed(n, machine) {
 		stays, known := waits[agent]
 		if !known {
-			asked, cancel := context.WithTimeout(ctx, askPatience)
-			stays, err = agents.Waits(asked, agent)
-			cancel()
-			if err != nil {
+			var err error
+			if stays, err = agents.Waits(ctx, agent); err != nil {
 				r.Unsettled = append(r.Unsettled, fmt.Sprintf("what becomes of the agents of %s is not known yet: %v", machine, err))
 				break
 			}
@@ -184,39 +172,31 @@ func (m *Members) look(ctx context.Context, n *cluster.Node, agents Agents, mach
 	}
 	r.Unsettled = append(r.Unsettled, unsettled(all, up, machine)...)
 	r.Unsettled = append(r.Unsettled, m.streams(ctx, n)...)
-	if more := len(r.Unsettled) - maxSaid; more > 0 {
-		r.Unsettled = append(r.Unsettled[:maxSaid], fmt.Sprintf("and %d more", more))
-	}
 	return r, nil
 }
 
 // unsettled says what is not as it is to be in the groups of the servers of machines that are up, without one.
 func unsettled(all map[string]groups, up []string, without string) (says []string) {
 	there, leaders := map[string]bool{}, map[string]group{}
-	for name, of := range all {
+	for name, groups := range all {
 		there[peerID(name)] = name != without
-		for _, groups := range of {
-			for group, g := range groups {
-				if g.ID == g.Leader {
-					leaders[group] = g
-				}
+		for group, g := range groups {
+			if g.ID == g.Leader {
+				leaders[group] = g
 			}
 		}
 	}
 	for _, name := range up {
-		if _, answers := all[name][systemAccount][metaGroup]; !answers {
+		if _, answers := all[name][metaGroup]; !answers {
 			says = append(says, fmt.Sprintf("the server of NATS of %s does not answer", name))
 			continue
 		}
-		for _, groups := range all[name] {
-			for group, g := range groups {
-				if leader, led := leaders[group]; led && leader.ID != g.ID {
-					if _, counts := leader.Peers[g.ID]; !counts {
-						continue // it was removed itself lately, and follows
-					}
-				}
-				says = append(says, g.unsettled(name, group, without, there)...)
+		for group, g := range all[name] {
+			leader, led := leaders[group]
+			if _, counts := leader.Peers[g.ID]; led && leader.ID != g.ID && !counts {
+				continue // it was removed itself lately, and follows
 			}
+			says = append(says, g.unsettled(name, group, without, there)...)
 		}
 	}
 	slices.Sort(says)

@@ -2,7 +2,7 @@
 //
 //	r, err := runner.Start(ctx, runner.Options{Program: path, Engine: engine, Guard: guard, Log: log})
 //	defer r.Close()
-//	link, err := cluster.Connect(r, log)
+//	link, err := cluster.Connect(r, "", log)
 //
 // The first start is waited for: if the program refuses what it is told, that is the error. From then on it is started
 // again whenever it ends, at once and then after a pause that doubles. One that answers nobody for 10 s, as it stands still, is killed. It ends with its runner, and with this

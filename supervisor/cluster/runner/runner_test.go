@@ -131,7 +131,7 @@ func start(t *testing.T, o runner.Options) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	link, err := cluster.Connect(r, o.Log)
+	link, err := cluster.Connect(r, "", o.Log)
 	if err != nil {
 		t.Fatal(err)
 	}
