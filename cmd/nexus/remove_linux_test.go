@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"errors"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -89,7 +90,13 @@ func TestClusterRemove(t *testing.T) {
 			t.Errorf("what was acknowledged: %s", answer)
 		}
 	}
-	d.createIn("later", shared)
+	eventually(t, "an agent is made", func() (none struct{}, err error) { // once the machines that are left have elected one that leads
+		answer := d.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"later","cwd":%q,"if_exists":"use"}`, shared))
+		if gjson.Get(answer, "result.agent_id").Str != "later" {
+			err = errors.New(answer)
+		}
+		return none, err
+	})
 	a.refusesRemoval("that is no majority", "d", "--force")
 
 	b.again()
