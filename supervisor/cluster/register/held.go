@@ -10,11 +10,16 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"nexus.internal/protocol/ratelimit"
 	"nexus.internal/supervisor/cluster"
 )
 
-// droppedFor is for how long is kept that a name was given up.
-const droppedFor = time.Hour
+const (
+	// droppedFor is for how long is kept that a name was given up.
+	droppedFor = time.Hour
+	// takeTries bounds how often a name is tried to be had that another holder has, until that one is known here.
+	takeTries = 25
+)
 
 // Take gives a name to holder, a text that is not empty, if none holds it in the whole cluster, and is what holds it then. Without a majority the error is
 // [cluster.ErrNoQuorum]; after any other it is not known who holds it.
@@ -23,18 +28,26 @@ func (r *Register) Take(ctx context.Context, name, holder string) (has string, e
 	if err != nil {
 		return "", err
 	}
-	err = cluster.Agree(ctx, bucket, func(ctx context.Context, b jetstream.KeyValue) error {
-		_, err := b.Create(ctx, heldKey(name), []byte(holder))
-		return err
-	})
-	if errors.Is(err, cluster.ErrChanged) {
-		has, _, err = r.holder(ctx, bucket, name)
-		return has, err
+	for range takeTries {
+		err = cluster.Agree(ctx, bucket, func(ctx context.Context, b jetstream.KeyValue) error {
+			_, err := b.Create(ctx, heldKey(name), []byte(holder))
+			return err
+		})
+		if !errors.Is(err, cluster.ErrChanged) {
+			return holder, err
+		}
+		// The machine that answers may not know yet who holds it, or it was given up meanwhile.
+		if has, _, err = r.holder(ctx, bucket, name); err != nil || has != "" {
+			return has, err
+		}
+		if err := ratelimit.Sleep(ctx, retryEvery); err != nil {
+			return "", err
+		}
 	}
-	return holder, err
+	return "", fmt.Errorf("take %s: %w: nobody says who has it", name, cluster.ErrNoQuorum)
 }
 
-// Holder is what holds a name; "" if nothing does. The errors are those of Take.
+// Holder is what holds a name, as it was a moment ago; "" if nothing did. The errors are those of Take.
 func (r *Register) Holder(ctx context.Context, name string) (has string, err error) {
 	bucket, err := r.openHeld(ctx)
 	if err != nil {
@@ -44,7 +57,8 @@ func (r *Register) Holder(ctx context.Context, name string) (has string, err err
 	return has, err
 }
 
-// Drop gives up a name that holder holds; it is no error if another one does. The errors are those of Take.
+// Drop gives up a name that holder holds; it is no error if another one does, or if that holder has it is not known here yet: then it stays. The errors are
+// those of Take.
 func (r *Register) Drop(ctx context.Context, name, holder string) error {
 	bucket, err := r.openHeld(ctx)
 	if err != nil {
@@ -63,7 +77,7 @@ func (r *Register) Drop(ctx context.Context, name, holder string) error {
 	return err
 }
 
-// holder asks the machine that leads the others, so that it is told what a majority has.
+// holder is what the machine knows that answers: any of those that keep the bucket, which may be a moment behind.
 func (r *Register) holder(ctx context.Context, bucket jetstream.KeyValue, name string) (has string, revision uint64, err error) {
 	err = cluster.Agree(ctx, bucket, func(ctx context.Context, b jetstream.KeyValue) error {
 		entry, err := b.Get(ctx, heldKey(name))
