@@ -193,7 +193,7 @@ func TestHeld(t *testing.T) {
 	holder := holders[0]
 	eventually := func(what string, so func() bool) { // as the machine that is asked may know a moment later
 		t.Helper()
-		for deadline := time.Now().Add(patience); !so(); time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); !so(); <-time.After(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("never: %s", what)
 			}
