@@ -20,7 +20,6 @@ import (
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/bridge/task"
 	"nexus.internal/protocol"
-	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/protocol/textcut"
 	"nexus.internal/supervisor"
 )
@@ -273,27 +272,6 @@ func (r *Runner) execute(ctx context.Context, run *run, p api.RunPlanParams, rec
 	r.o.Log.Info("plan ended", zap.String("plan_run_id", run.id), zap.String("status", status), zap.Int("tasks", len(p.Plan.Tasks)), zap.Error(err))
 }
 
-// note adds a notification for all who follow the run.
-func (r *run) note(method string, params any) {
-	line, err := jsonrpc.AppendNotification(nil, method, params)
-	if err != nil {
-		panic(fmt.Sprintf("bridge: encode %s: %v", method, err)) // of strings and numbers
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.notes = append(r.notes, notification{method, line})
-	close(r.more)
-	r.more = make(chan struct{})
-}
-
-// since are the notifications from the nth on, and what is closed when there
-// are more.
-func (r *run) since(n int) ([]notification, <-chan struct{}) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.notes[n:], r.more
-}
-
 // Cancel ends a run for good and waits until it has ended. It reports
 // whether it ended as cancelled, now or before.
 func (r *Runner) Cancel(ctx context.Context, id string) (bool, error) {
@@ -472,38 +450,4 @@ func digestOf(p api.RunPlanParams) (string, error) {
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:]), nil
-}
-
-// follow passes on all notifications of a run until it has ended. Errors are
-// rpc.ErrSlowClient and that of ctx.
-func follow(ctx context.Context, out *rpc.Stream, run *run) error {
-	beat := time.NewTicker(out.Heartbeat)
-	defer beat.Stop()
-	for sent, last := 0, false; ; {
-		notes, more := run.since(sent)
-		var batch []byte
-		for _, n := range notes {
-			batch = rpc.AppendEvent(batch, "", n.method, n.line)
-		}
-		if batch != nil {
-			if err := out.Send(batch); err != nil {
-				return err
-			}
-		}
-		sent += len(notes)
-		if last {
-			return nil
-		}
-		select {
-		case <-more:
-		case <-run.done: // all has been noted by now
-			last = true
-		case <-beat.C:
-			if err := out.Beat(); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }

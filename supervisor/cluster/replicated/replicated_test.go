@@ -516,6 +516,11 @@ func TestLaterFormat(t *testing.T) {
 	if got := b.Orphans(within(t)); got != nil {
 		t.Errorf("to be taken over are %v", got)
 	}
+	for _, agent := range []string{"later-1", "later-2", "later-3"} {
+		if !b.Judged(agent) {
+			t.Errorf("what was said of %s is asked for again and again", agent)
+		}
+	}
 }
 
 // Without a majority no prompt is accepted and no outcome told; with one, it is. A server that ends does not wait.
