@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
@@ -24,11 +25,22 @@ func runPlanCall(id, prompt string) string {
 		`{"id":"a","type":"testing","description":%q}]}}}`, id, prompt)
 }
 
+// soon is what a channel has within the patience of tests.
+func soon[T any](t *testing.T, what string, from <-chan T) (got T) {
+	t.Helper()
+	select {
+	case got = <-from:
+	case <-time.After(patience):
+		t.Fatalf("%s does not come", what)
+	}
+	return got
+}
+
 // A run has one machine: any other one sends there what is asked of it, by its id, and runs nothing itself.
 func TestMachinesRuns(t *testing.T) {
 	var mu sync.Mutex
 	var dirs []string
-	prompts, goesOn := map[string]int{}, make(chan struct{})
+	prompts, goesOn := map[string]int{}, make(chan struct{}, 16)
 	c, all := clusterOf(t, func(r *rig, o *bridge.Options) {
 		play(func(child *supervisortest.Child, p protocol.Prompt) {
 			mu.Lock()
@@ -83,7 +95,7 @@ func TestMachinesRuns(t *testing.T) {
 	// A run that goes on: followed and cancelled from another machine.
 	slow := make(chan string, 1)
 	go func() { slow <- ask(a, runPlanCall("slow", "be slow")) }() // which is waited for
-	<-goesOn
+	soon(t, "the run", goesOn)
 	joined := make(chan string, 1)
 	go func() { // which is waited for
 		_, body := b.do(http.MethodPost, "/rpc", strings.NewReader(runPlanCall("slow", "be slow")), "Accept", "text/event-stream")
@@ -92,10 +104,10 @@ func TestMachinesRuns(t *testing.T) {
 	if got := call(b, "cancel", `{"request_id":"slow"}`); gjson.Get(got, "result.cancelled").Raw != "true" {
 		t.Errorf("cancel of a run of another machine: %s", got)
 	}
-	if got := <-slow; gjson.Get(got, "result.status").Str != "cancelled" {
+	if got := soon(t, "the answer", slow); gjson.Get(got, "result.status").Str != "cancelled" {
 		t.Errorf("the run: %s", got)
 	}
-	if got := <-joined; !strings.Contains(got, `"method":"plan_end"`) || !strings.Contains(got, `"status":"cancelled"`) {
+	if got := soon(t, "the stream", joined); !strings.Contains(got, `"method":"plan_end"`) || !strings.Contains(got, `"status":"cancelled"`) {
 		t.Errorf("the stream of it: %s", got)
 	}
 	if got := call(b, "cancel", `{"request_id":"none"}`); gjson.Get(got, "result.cancelled").Raw != "false" {

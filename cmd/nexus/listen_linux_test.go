@@ -79,12 +79,7 @@ func newListening(t *testing.T, authority *certtest.Authority, host string, prep
 
 func freePortOf(t *testing.T, host string) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	_, port, err := net.SplitHostPort(ln.Addr().String())
+	port, err := freePort(host)
 	if err != nil {
 		t.Fatal(err)
 	}

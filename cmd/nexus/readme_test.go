@@ -2,9 +2,11 @@ package main_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -14,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -161,12 +164,12 @@ func runDocumented(t *testing.T, script string, ownCurl bool, want []string) {
 			t.Fatal(err)
 		}
 	}
-	port, err := freePort()
+	port, err := freePort("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, named := range []string{":8766", ":8443"} { // of machines that are one, and for clients on others
-		free, err := freePort()
+		free, err := freePort("127.0.0.1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,13 +261,24 @@ func clientsDir(t *testing.T) string {
 	return dir
 }
 
-func freePort() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// given has the ports that freePort has returned.
+var given sync.Map
+
+// freePort returns a port of a host at which nothing listens, to nobody twice, and below those that systems take for
+// connections (from 32768 on): whoever frees a port of these for a moment may find it taken.
+func freePort(host string) (string, error) {
+	for range 1000 {
+		port := strconv.Itoa(10000 + rand.IntN(20000))
+		listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
+		if err != nil {
+			continue
+		}
+		listener.Close()
+		if _, twice := given.LoadOrStore(port, true); !twice {
+			return port, nil
+		}
 	}
-	defer listener.Close()
-	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port), nil
+	return "", errors.New("no free port was found")
 }
 
 // headers collects -H flags.

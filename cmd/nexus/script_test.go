@@ -387,7 +387,7 @@ func cmdPort(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: port NAME")
 	}
-	port, err := freePort()
+	port, err := freePort("127.0.0.1")
 	ts.Check(err)
 	ts.Setenv(args[0], port)
 }

@@ -200,7 +200,7 @@ func (p *person) state() unix.Termios {
 // talker is a home for talks at terminals, with a port of its own.
 func talker(t *testing.T) (begin func(columns int, args ...string) *person, home, cwd string) {
 	t.Helper()
-	port, err := freePort()
+	port, err := freePort("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -392,7 +392,7 @@ func TestASuspendedTerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, err := freePort()
+	port, err := freePort("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
