@@ -19,6 +19,7 @@ import (
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol/format"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/cluster/identity"
@@ -200,6 +201,7 @@ type membership struct {
 	// register is what all machines have.
 	register *register.Register
 	kept     *replicated.Store
+	later    *format.Later // what it meets of later formats
 	cwds     *cwds
 	asked    *socket // where backups of the cluster are had, and homes brought in; nil before answer
 }
@@ -210,6 +212,7 @@ func enterCluster(ctx context.Context, o clusterOptions, cfg *config.Config, lev
 		return nil, nil
 	}
 	m := &membership{o: o, home: cfg.Home, log: log.Named("cluster")}
+	m.later = format.NewLater(m.log)
 	if err := m.checkRemoved(); err != nil {
 		return nil, err
 	}
@@ -223,7 +226,7 @@ func enterCluster(ctx context.Context, o clusterOptions, cfg *config.Config, lev
 		return nil, err
 	}
 	var err error
-	if m.register, err = register.Open(m.link.NATS(), register.Options{Cluster: o.Cluster, Replicas: m.replicas(), Log: m.log}); err != nil {
+	if m.register, err = register.Open(m.link.NATS(), register.Options{Cluster: o.Cluster, Replicas: m.replicas(), Later: m.later, Log: m.log}); err != nil {
 		m.close()
 		return nil, err
 	}
@@ -330,7 +333,7 @@ func (m *membership) join(agents *supervisor.Supervisor, version string) (err er
 	}
 	m.node, err = cluster.Join(m.link.NATS(), cluster.Options{
 		Cluster: m.o.Cluster, Machine: m.o.Machine, Replicas: m.replicas(), Members: m.members, Labels: m.o.labels, MaxAgents: int(m.o.maxAgents), Agents: agents,
-		Shared: m.o.shared, File: filepath.Join(m.home.ClusterDir(m.o.Cluster, m.o.Machine), "machine.json"), Version: version, Log: m.log,
+		Shared: m.o.shared, File: filepath.Join(m.home.ClusterDir(m.o.Cluster, m.o.Machine), "machine.json"), Version: version, Later: m.later, Log: m.log,
 	})
 	if err != nil {
 		return err
@@ -388,20 +391,31 @@ func (m *membership) close() {
 }
 
 // warnings are why the machine does not take part as it should.
-func (m *membership) warnings() []string {
+func (m *membership) warnings() (all []string) {
 	if m == nil || m.node == nil {
 		return nil
 	}
+	if why := m.apart(); why != "" {
+		all = []string{"cluster: " + why}
+	}
+	for _, met := range m.later.Warnings() {
+		all = append(all, "cluster: "+met)
+	}
+	return all
+}
+
+// apart says why the machine takes no part; "" if it does.
+func (m *membership) apart() string {
 	if m.engine != nil {
 		if _, err := m.engine.Ready(); err != nil {
-			return []string{"cluster: " + err.Error()}
+			return err.Error()
 		}
 	}
 	if err := m.node.Check(); err != nil {
-		return []string{"cluster: " + err.Error()}
+		return err.Error()
 	}
 	if !m.members.Counts() {
-		return []string{"cluster: this machine was removed lately and is counted again within five minutes; until then the others must do without it"}
+		return "this machine was removed lately and is counted again within five minutes; until then the others must do without it"
 	}
-	return nil
+	return ""
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"nexus.internal/protocol/format"
 	"nexus.internal/protocol/ratelimit"
 )
 
@@ -22,6 +23,10 @@ type Claim struct {
 	// Epoch grows with each owner, and with nothing else: what an owner of an earlier one says is void.
 	Epoch uint64 `json:"-"`
 }
+
+// Unreadable stands for the machine of a claim that has a later format than this program reads, and of one that is damaged, as if that machine had claimed the
+// agent: it is none of the cluster's, as its name says, and never gone.
+const Unreadable = "_unknown"
 
 // ErrClaimed says that another machine has an agent, or has had it since.
 var ErrClaimed = errors.New("another machine has the agent")
@@ -81,7 +86,30 @@ func succeeded(ctx context.Context, n *Node, machine, agent string, after uint64
 	return c, false
 }
 
+// readClaim is the claim of an epoch. The error says why its machine is [Unreadable].
+func readClaim(text []byte, epoch uint64) (c Claim, err error) {
+	if err = format.Claim.Decode(text, &c); err == nil && !nameForm.MatchString(c.Machine) {
+		err = errors.New("it names no machine")
+	}
+	if err != nil {
+		c.Machine = Unreadable
+	}
+	c.Epoch = epoch
+	return c, err
+}
+
+// mayFollow is [ErrClaimed] if the claim of an epoch cannot be read: then none follows it, and it is not given up.
+func (n *Node) mayFollow(agent string, epoch uint64) error {
+	if c, ok := n.Owner(agent); ok && c == (Claim{Unreadable, epoch}) {
+		return ErrClaimed
+	}
+	return nil
+}
+
 func (n *Node) claimFor(ctx context.Context, machine, agent string, after uint64) (Claim, error) {
+	if err := n.mayFollow(agent, after); err != nil {
+		return Claim{}, fmt.Errorf("claim %s: %w", agent, err)
+	}
 	c := Claim{Machine: machine}
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -122,7 +150,11 @@ type told struct {
 
 func (n *Node) heardClaim(message *nats.Msg) {
 	var t told
-	if err := json.Unmarshal(message.Data, &t); err != nil || !nameForm.MatchString(t.Machine) {
+	err := n.o.Later.Note(format.ToldClaim.Decode(message.Data, &t))
+	if _, later := errors.AsType[*format.LaterError](err); later {
+		return // what follows the claims has it
+	}
+	if err != nil || !nameForm.MatchString(t.Machine) {
 		n.log.Warn("a claim that none makes", zap.Int("bytes", len(message.Data)), zap.Error(err))
 		return
 	}
@@ -178,7 +210,9 @@ func (n *Node) ask(ctx context.Context, agent string) (c Claim, err error) {
 	err = n.change(ctx, func(ctx context.Context, b jetstream.KeyValue) error {
 		entry, err := b.Get(ctx, key(agent))
 		if err == nil {
-			c.Epoch, err = entry.Revision(), json.Unmarshal(entry.Value(), &c)
+			var unread error
+			c, unread = readClaim(entry.Value(), entry.Revision())
+			_ = n.o.Later.Note(unread)
 		}
 		return err
 	})
@@ -190,9 +224,12 @@ func (n *Node) ask(ctx context.Context, agent string) (c Claim, err error) {
 
 // Release gives up a claim. One that another machine has since stays.
 func (n *Node) Release(ctx context.Context, agent string, epoch uint64) error {
-	err := n.change(ctx, func(ctx context.Context, b jetstream.KeyValue) error {
-		return b.Delete(ctx, key(agent), jetstream.LastRevision(epoch))
-	})
+	err := n.mayFollow(agent, epoch)
+	if err == nil {
+		err = n.change(ctx, func(ctx context.Context, b jetstream.KeyValue) error {
+			return b.Delete(ctx, key(agent), jetstream.LastRevision(epoch))
+		})
+	}
 	if err != nil {
 		return fmt.Errorf("release %s: %w", agent, err)
 	}
@@ -298,13 +335,16 @@ func (n *Node) known(all map[string]Claim, revision uint64) {
 // took takes one claim that was made or given up: into known, before all are.
 func (n *Node) took(entry jetstream.KeyValueEntry, known map[string]Claim) {
 	name, err := base64.RawURLEncoding.DecodeString(entry.Key())
-	c := Claim{Epoch: entry.Revision()}
-	if err == nil && entry.Operation() == jetstream.KeyValuePut {
-		err = json.Unmarshal(entry.Value(), &c)
-	}
 	if err != nil {
 		n.log.Warn("a claim that none makes", zap.String("key", entry.Key()), zap.Error(err))
 		return
+	}
+	c := Claim{Epoch: entry.Revision()}
+	if entry.Operation() == jetstream.KeyValuePut {
+		c, err = readClaim(entry.Value(), c.Epoch)
+		if _, later := errors.AsType[*format.LaterError](n.o.Later.Note(err)); err != nil && !later {
+			n.log.Warn("a claim that none makes", zap.String("agent", string(name)), zap.Error(err))
+		}
 	}
 	if known != nil {
 		if known[string(name)] = c; c.Machine == "" {

@@ -17,7 +17,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 
+	"nexus.internal/protocol/format"
 	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/cluster/clustertest"
 	"nexus.internal/supervisor/cluster/engine"
@@ -36,8 +38,9 @@ func (a agents) Count() int { return int(a) }
 // machine is one of a cluster: its engine, and this process as its node.
 type machine struct {
 	*cluster.Node
-	name string
-	stop func()
+	name  string
+	later *format.Later
+	stop  func()
 }
 
 // farm are machines a, b, … of one cluster, each of which is closed with the test.
@@ -63,11 +66,12 @@ func start(t *testing.T, o engine.Options) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := cluster.Join(nc, cluster.Options{Cluster: o.Name, Machine: o.Machine, Replicas: min(3, len(o.Join)), Agents: agents(7), MaxAgents: 9, Labels: map[string]string{"at": o.Listen}, Version: "v1", Shared: []string{"/srv"}, File: filepath.Join(o.Dir, "set", "machine.json")})
+	later := format.NewLater(zap.NewNop())
+	n, err := cluster.Join(nc, cluster.Options{Later: later, Cluster: o.Name, Machine: o.Machine, Replicas: min(3, len(o.Join)), Agents: agents(7), MaxAgents: 9, Labels: map[string]string{"at": o.Listen}, Version: "v1", Shared: []string{"/srv"}, File: filepath.Join(o.Dir, "set", "machine.json")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{n, o.Machine, sync.OnceFunc(func() {
+	m := &machine{n, o.Machine, later, sync.OnceFunc(func() {
 		n.Close()
 		nc.Close()
 		<-closed

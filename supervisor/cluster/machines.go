@@ -81,7 +81,7 @@ func (n *Node) isUp(name string) bool {
 func (n *Node) Gone(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if name == n.o.Machine || n.since.IsZero() || !n.hears() {
+	if name == n.o.Machine || name == Unreadable || n.since.IsZero() || !n.hears() {
 		return false
 	}
 	heard := n.since

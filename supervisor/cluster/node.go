@@ -71,7 +71,7 @@ func Join(nc *nats.Conn, o Options) (*Node, error) {
 	if o.Members == nil {
 		o.Members = anyMembers{}
 	}
-	n := &Node{o: o, log: o.Log, nc: nc, tunnel: tunnel.New(nc), process: rand.Text(), machines: map[string]Machine{}, claims: map[string]Claim{}, agreed: make(chan struct{}), whole: time.Now()}
+	n := &Node{o: o, log: o.Log, nc: nc, tunnel: tunnel.New(nc, o.Later), process: rand.Text(), machines: map[string]Machine{}, claims: map[string]Claim{}, agreed: make(chan struct{}), whole: time.Now()}
 	var err error
 	if n.kept, err = readSettings(o.File); err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", err)
@@ -122,6 +122,9 @@ func (n *Node) Listen() (net.Listener, error) { return n.tunnel.Listen(n.o.at(n.
 // Dial connects to a machine. One that has joined may be known a moment before it is reached. The connection ends
 // when the machine is not heard of any more.
 func (n *Node) Dial(ctx context.Context, machine string) (net.Conn, error) {
+	if machine == Unreadable {
+		return nil, errUnreadable
+	}
 	for patience := reachPatience; ; patience -= retryEvery {
 		c, err := n.tunnel.Dial(ctx, n.o.at(machine))
 		if err == nil {
@@ -133,6 +136,9 @@ func (n *Node) Dial(ctx context.Context, machine string) (net.Conn, error) {
 		return nil, fmt.Errorf("the machine %s is not reached: %w", machine, err)
 	}
 }
+
+// errUnreadable is why a machine is not dialled.
+var errUnreadable = errors.New("what says which machine that is has a later format than this program reads, or is damaged: upgrade it")
 
 // Check says why the machines do not agree on anything, as far as that is known; nil if they do.
 func (n *Node) Check() error {

@@ -6,6 +6,8 @@ import (
 	"unicode/utf8"
 
 	"go.uber.org/zap"
+
+	"nexus.internal/protocol/format"
 )
 
 // Options say which machine this is.
@@ -28,7 +30,9 @@ type Options struct {
 	Agents Counter
 	// Version is that of the program.
 	Version string
-	Log     *zap.Logger
+	// Later takes what is met of later formats; nil takes nothing.
+	Later *format.Later
+	Log   *zap.Logger
 }
 
 const (

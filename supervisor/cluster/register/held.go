@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"nexus.internal/protocol/format"
 	"nexus.internal/protocol/ratelimit"
 	"nexus.internal/supervisor/cluster"
 )
@@ -21,8 +22,8 @@ const (
 	takeTries = 25
 )
 
-// Take gives a name to holder, a text that is not empty, if none holds it in the whole cluster, and is what holds it then. Without a majority the error is
-// [cluster.ErrNoQuorum]; after any other it is not known who holds it.
+// Take gives a name to holder, a text that is not empty and no JSON object, if none holds it in the whole cluster, and is what holds it then: [cluster.Unreadable] if that has a
+// later format than this program reads. Without a majority the error is [cluster.ErrNoQuorum]; after any other it is not known who holds it.
 func (r *Register) Take(ctx context.Context, name, holder string) (has string, err error) {
 	bucket, err := r.openHeld(ctx)
 	if err != nil {
@@ -65,7 +66,7 @@ func (r *Register) Drop(ctx context.Context, name, holder string) error {
 		return err
 	}
 	has, revision, err := r.holder(ctx, bucket, name)
-	if err != nil || has != holder {
+	if err != nil || has != holder || has == cluster.Unreadable {
 		return err
 	}
 	err = cluster.Agree(ctx, bucket, func(ctx context.Context, b jetstream.KeyValue) error {
@@ -84,10 +85,14 @@ func (r *Register) holder(ctx context.Context, bucket jetstream.KeyValue, name s
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
 			return nil
 		}
-		if err == nil {
-			has, revision = string(entry.Value()), entry.Revision()
+		if err != nil {
+			return err
 		}
-		return err
+		has, revision = string(entry.Value()), entry.Revision()
+		if r.o.Later.Note(format.Held.Check(entry.Value())) != nil {
+			has = cluster.Unreadable
+		}
+		return nil
 	})
 	return has, revision, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"nexus.internal/protocol/format"
 	"nexus.internal/protocol/ratelimit"
 	"nexus.internal/supervisor/cluster"
 )
@@ -28,7 +29,9 @@ type Options struct {
 	Cluster string
 	// Replicas is on how many machines values are kept.
 	Replicas int
-	Log      *zap.Logger // nil logs nothing
+	// Later takes what is met of later formats; nil takes nothing.
+	Later *format.Later
+	Log   *zap.Logger // nil logs nothing
 }
 
 // Register is what one machine has of the values. Its methods may be called from any goroutine.

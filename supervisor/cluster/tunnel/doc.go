@@ -1,6 +1,6 @@
 // Package tunnel carries connections between machines as messages of NATS.
 //
-//	t := tunnel.New(nc)
+//	t := tunnel.New(nc, later)
 //	defer t.Close()
 //	listener, err := t.Listen("machines.a")
 //	conn, err := t.Dial(ctx, "machines.a") // on this machine or on another one

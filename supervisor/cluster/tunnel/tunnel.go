@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"nexus.internal/protocol/format"
 )
 
 // Errors of a connection.
@@ -35,6 +37,7 @@ const maxWaiting = 128
 // Tunnel makes connections over one client of NATS. Its methods may be called from any goroutine.
 type Tunnel struct {
 	nc      *nats.Conn
+	later   *format.Later
 	silence time.Duration // after which the other side is gone
 	dialing time.Duration // that whoever listens has for an answer
 	running sync.WaitGroup
@@ -44,9 +47,9 @@ type Tunnel struct {
 	conns  map[*Conn]struct{}
 }
 
-// New makes connections over nc, which stays its caller's.
-func New(nc *nats.Conn) *Tunnel {
-	return &Tunnel{nc: nc, silence: silence, dialing: dialPatience, conns: map[*Conn]struct{}{}}
+// New makes connections over nc, which stays its caller's. later takes what is met of later formats; nil takes nothing.
+func New(nc *nats.Conn, later *format.Later) *Tunnel {
+	return &Tunnel{nc: nc, later: later, silence: silence, dialing: dialPatience, conns: map[*Conn]struct{}{}}
 }
 
 // Close ends all connections, and waits until nothing of them runs.
@@ -82,7 +85,7 @@ func (t *Tunnel) Dial(ctx context.Context, subject string) (*Conn, error) {
 	defer cancel()
 	answer, err := t.nc.RequestWithContext(ctx, subject, []byte(c.own))
 	if err == nil && len(answer.Data) == 0 {
-		err = errors.New("it takes no further connection")
+		err = refusal(answer)
 	}
 	if errors.Is(err, nats.ErrReconnectBufExceeded) { // nothing is kept until there is one again
 		err = ErrNoServer
@@ -93,6 +96,16 @@ func (t *Tunnel) Dial(ctx context.Context, subject string) (*Conn, error) {
 	}
 	c.start(string(answer.Data))
 	return c, nil
+}
+
+// whyHeader says in an answer without data why there is no connection.
+const whyHeader = "Nexus-Why"
+
+func refusal(answer *nats.Msg) error {
+	if why := answer.Header.Get(whyHeader); why != "" {
+		return fmt.Errorf("the other machine refuses it: %s", why)
+	}
+	return errors.New("it takes no further connection")
 }
 
 // open makes a connection that is heard from now on, and not started.
@@ -142,8 +155,13 @@ func (t *Tunnel) Listen(subject string) (*Listener, error) {
 	return l, nil
 }
 
-// asked takes a request for a connection: its data is where the other side listens.
+// asked takes a request for a connection: its data is where the other side listens in format 1; in a later one it is a JSON object, and
+// the messages of the connection are others.
 func (l *Listener) asked(m *nats.Msg) {
+	if err := l.t.later.Note(format.Connection.Check(m.Data)); err != nil {
+		_ = m.RespondMsg(&nats.Msg{Header: nats.Header{whyHeader: {err.Error()}}}) // or nobody is there any more
+		return
+	}
 	c, err := l.t.open(l.subject, false)
 	if err != nil {
 		_ = m.Respond(nil) // or nobody is there any more

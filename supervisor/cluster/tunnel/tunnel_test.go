@@ -17,6 +17,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"nexus.internal/protocol/format"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -46,7 +49,7 @@ func machine(t *testing.T, s *server.Server) *Tunnel {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tunnel := New(nc)
+	tunnel := New(nc, format.NewLater(zap.NewNop()))
 	tunnel.silence, tunnel.dialing = time.Minute, time.Minute // on a busy machine
 	t.Cleanup(func() {
 		tunnel.Close()
