@@ -49,7 +49,7 @@ func TestLater(t *testing.T) {
 	first := fmt.Errorf("read it: %w", format.Claim.Check([]byte(`{"format":2}`)))
 	for range 3 {
 		for _, err := range []error{nil, damaged, first, format.Key.Check([]byte(`{"format":7}`))} {
-			if got := later.Note(err); got != err { //nolint:errorlint // the same one
+			if got := later.Note(err); got != err {
 				t.Errorf("%v became %v", err, got)
 			}
 		}
@@ -59,7 +59,7 @@ func TestLater(t *testing.T) {
 		t.Errorf("%q, and %d lines", got, logged.Len())
 	}
 	var none *format.Later
-	if none.Note(first) != first || none.Warnings() != nil { //nolint:errorlint // the same one
+	if none.Note(first) != first || none.Warnings() != nil {
 		t.Error("none notes something")
 	}
 }
