@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"nexus.internal/protocol/format"
 )
 
 // Common is what the machines of a cluster keep together of their keys: a text, of which each machine knows the latest revision a moment after it was
@@ -42,12 +45,14 @@ const (
 	askPatience = 500 * time.Millisecond
 )
 
-// shared is what a Keyring has of the keys of a cluster. A nil one is that of a server alone. mu of the Keyring guards all but common and path.
+// shared is what a Keyring has of the keys of a cluster. A nil one is that of a server alone. mu of the Keyring guards all but common, later and path.
 type shared struct {
 	common Common
+	later  *format.Later
 	path   string   // of the file that has the cluster's full key for the next server of this machine
 	kept   verifier // of the key in that file; "" for none
 	joined bool     // the keys of the cluster are known
+	unread error    // why they cannot be read; nil if they can
 	// revision is that of the keys that are known, and full the cluster's full key of then; "" for none.
 	revision uint64
 	full     verifier
@@ -87,14 +92,14 @@ func (s *shared) keep(key Key) error {
 // OpenShared is OpenKeyring for a machine of a cluster: all keys are those of the cluster, as Follow learns them. The cluster has one full key, which lasts
 // until a Rotate: the key of the first server. The full key's file has it as soon as it is known here, and kept is a file that has it for the
 // next server of this machine. The key that the file has before is good at this machine alone, until the server ends or a Rotate of any machine. Scoped
-// keys at records are given to the cluster.
-func OpenShared(path, records, kept string, common Common) (*Keyring, error) {
+// keys at records are given to the cluster. later takes what is met of later formats; nil takes nothing.
+func OpenShared(path, records, kept string, common Common, later *format.Later) (*Keyring, error) {
 	k, err := OpenKeyring(path, records)
 	if err != nil {
 		return nil, err
 	}
 	own := k.full.key
-	k.shared = &shared{common: common, path: kept, local: recordsOf(k.scoped), texts: map[verifier]Key{own.verifier(): own}}
+	k.shared = &shared{common: common, later: later, path: kept, local: recordsOf(k.scoped), texts: map[verifier]Key{own.verifier(): own}}
 	for _, h := range k.scoped {
 		h.end()
 	}
@@ -116,7 +121,7 @@ func (k *Keyring) Unknown() error {
 	if k.shared == nil || k.shared.joined {
 		return nil
 	}
-	return ErrNoMajority
+	return cmp.Or(k.shared.unread, ErrNoMajority)
 }
 
 // Follow learns the keys of the cluster, and gives it those of this machine, until ctx ends or something of that fails, which may be tried again. Of a
@@ -170,6 +175,9 @@ func (k *Keyring) give() error {
 	if !founded || len(local) > 0 {
 		var rest []record
 		err := k.change(func(list []record) ([]record, error) {
+			if slices.ContainsFunc(list, record.isLater) { // one may be the full key, or one of ours
+				return nil, errSame
+			}
 			next := slices.Clone(list)
 			if !slices.ContainsFunc(list, record.isFull) {
 				next = append(next, recordsOf([]*entry{own})...)
@@ -212,7 +220,8 @@ func handOver(list, local []record) (all, rest []record) {
 	return list, rest
 }
 
-func (r record) isFull() bool { return r.Scope == ScopeFull }
+func (r record) isFull() bool  { return r.Scope == ScopeFull }
+func (r record) isLater() bool { return r.later != nil }
 
 // scopedIn is how many scoped keys there are.
 func scopedIn(list []record) (n int) {
@@ -297,11 +306,20 @@ func (k *Keyring) change(f func([]record) ([]record, error)) error {
 	}
 }
 
+// unreadError is an ErrNoMajority: this machine has no part in what the others agree on, as a later program has written it.
+type unreadError struct{ *format.LaterError }
+
+func (*unreadError) Is(target error) bool { return target == ErrNoMajority }
+func (e *unreadError) Unwrap() error      { return e.LaterError }
+
 func decodeShared(text []byte) ([]record, error) {
 	if len(text) == 0 {
 		return nil, nil
 	}
 	list, err := decodeRecords(text, true)
+	if later, ok := errors.AsType[*format.LaterError](err); ok {
+		return nil, &unreadError{later}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the keys of the cluster, as a later version may have written them: %w", err)
 	}
@@ -312,16 +330,23 @@ func decodeShared(text []byte) ([]record, error) {
 // an UnsavedError where the full key's file could not be written.
 func (k *Keyring) take(text []byte, revision uint64) error {
 	list, err := decodeShared(text)
+	if _, later := errors.AsType[*format.LaterError](k.shared.later.Note(err)); later {
+		k.endUnread(err)
+	}
 	if err != nil {
 		return err
 	}
+	list = slices.DeleteFunc(list, func(r record) bool {
+		_ = k.shared.later.Note(format.Key.Check(r.later))
+		return r.isLater()
+	})
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.shared
 	if k.closed || s.joined && revision <= s.revision {
 		return nil
 	}
-	s.joined, s.revision = true, revision
+	s.joined, s.unread, s.revision = true, nil, revision
 	before := slices.Concat(k.old, k.scoped)
 	if s.full != "" {
 		before = append(before, k.full)
@@ -352,6 +377,16 @@ func (k *Keyring) take(text []byte, revision uint64) error {
 		return nil
 	}
 	return k.writeOrLater()
+}
+
+// endUnread ends the scoped keys, of which the cluster may have revoked any: its list has a later format. The full key stays, by which this server is ended.
+func (k *Keyring) endUnread(why error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, h := range k.scoped {
+		h.end()
+	}
+	k.scoped, k.shared.joined, k.shared.unread = nil, false, why
 }
 
 // known is the entry of a record: the one that there was, with its end if that is another one now, or a new one. mu is held.
@@ -401,6 +436,9 @@ func (k *Keyring) rotateShared(grace time.Duration) (Grant, error) {
 		var next []record
 		old := 0
 		for _, r := range slices.Backward(list) { // the newest first
+			if later, ok := errors.AsType[*format.LaterError](format.Key.Check(r.later)); ok {
+				return nil, &unreadError{later} // it may be a full one
+			}
 			if r.isFull() {
 				if r.Expires.IsZero() {
 					r.Expires = now.Add(grace).UTC()
@@ -427,7 +465,7 @@ func (k *Keyring) addShared(g Grant) (Key, Grant, error) {
 		if scopedIn(list) >= MaxScoped {
 			return nil, ErrTooMany
 		}
-		return append(list, record{key.verifier(), g.Scope, g.Name, g.AgentID, g.MayGrant, g.Created.UTC(), g.Expires.UTC()}), nil
+		return append(list, record{Verifier: key.verifier(), Scope: g.Scope, Name: g.Name, AgentID: g.AgentID, MayGrant: g.MayGrant, Created: g.Created.UTC(), Expires: g.Expires.UTC()}), nil
 	})
 	if err != nil {
 		return Key{}, Grant{}, err

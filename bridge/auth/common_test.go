@@ -11,7 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+
 	"nexus.internal/bridge/auth"
+	"nexus.internal/protocol/format"
 )
 
 // together is what the machines of a cluster keep, in memory.
@@ -23,9 +26,12 @@ type together struct {
 	cut      bool // no majority is reached
 	changed  chan struct{}
 	answer   []auth.Answerer
+	later    *format.Later
 }
 
-func newTogether() *together { return &together{known: true, changed: make(chan struct{})} }
+func newTogether() *together {
+	return &together{known: true, later: format.NewLater(zap.NewNop()), changed: make(chan struct{})}
+}
 
 func (c *together) set(f func()) {
 	c.mu.Lock()
@@ -92,7 +98,7 @@ type ring struct {
 func (c *together) join(t *testing.T, home string) *ring {
 	t.Helper()
 	path := auth.KeyPath(home, 1)
-	k, err := auth.OpenShared(path, filepath.Join(home, "keys.json"), filepath.Join(home, "kept", "server.key"), c)
+	k, err := auth.OpenShared(path, filepath.Join(home, "keys.json"), filepath.Join(home, "kept", "server.key"), c, c.later)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"nexus.internal/protocol/format"
 	"nexus.internal/protocol/strict"
 )
 
@@ -21,6 +23,27 @@ type record struct {
 	MayGrant bool      `json:"may_grant,omitzero"`
 	Created  time.Time `json:"created_at"`
 	Expires  time.Time `json:"expires_at,omitzero"`
+
+	later jsontext.Value // the whole record, if it has a later format: it is no key here, and stays; nil otherwise
+}
+
+// MarshalJSON has a record of a later format written as it was read.
+func (r record) MarshalJSON() ([]byte, error) {
+	if r.later != nil {
+		return r.later, nil
+	}
+	type known record
+	return json.Marshal(known(r))
+}
+
+// UnmarshalJSON reads a record, also one of a later format.
+func (r *record) UnmarshalJSON(text []byte) error {
+	if format.Key.Check(text) != nil {
+		*r = record{later: slices.Clone(text)}
+		return nil
+	}
+	type known record
+	return json.Unmarshal(text, (*known)(r), json.RejectUnknownMembers(true))
 }
 
 // records are the keys in a file.
@@ -52,7 +75,7 @@ func (k *Keyring) writeRecords(keys []record) error {
 func recordsOf(keys []*entry) []record {
 	list := []record{}
 	for _, h := range keys {
-		list = append(list, record{h.verifier, h.Scope, h.Name, h.AgentID, h.MayGrant, h.Created.UTC(), h.Expires.UTC()})
+		list = append(list, record{Verifier: h.verifier, Scope: h.Scope, Name: h.Name, AgentID: h.AgentID, MayGrant: h.MayGrant, Created: h.Created.UTC(), Expires: h.Expires.UTC()})
 	}
 	return list
 }
@@ -68,10 +91,16 @@ func decodeRecords(text []byte, full bool) ([]record, error) {
 	if err := strict.Valid(text); err != nil {
 		return nil, err
 	}
+	if err := format.Keys.Check(text); err != nil {
+		return nil, err
+	}
 	if err := json.Unmarshal(text, &file, json.RejectUnknownMembers(true)); err != nil {
 		return nil, err
 	}
 	for i, r := range file.Keys {
+		if full && r.later != nil {
+			continue
+		}
 		scoped := r.Scope == ScopeRead || r.Scope == ScopeAgent && r.AgentID != ""
 		if len(r.Verifier) != 64 || !scoped && (!full || r.Scope != ScopeFull) || r.MayGrant && r.Scope != ScopeAgent {
 			return nil, fmt.Errorf("keys[%d] is no scoped key", i)

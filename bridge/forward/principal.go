@@ -11,6 +11,7 @@ import (
 
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/rpc"
+	"nexus.internal/protocol/format"
 	"nexus.internal/supervisor"
 )
 
@@ -54,7 +55,7 @@ func From(h http.Header) (machine string, by rpc.Principal, err error) {
 		return "", rpc.Principal{}, fmt.Errorf("the header %s: %w", principalHeader, err)
 	}
 	var p principal
-	if err := json.Unmarshal(text, &p); err != nil {
+	if err := format.Principal.Decode(text, &p); err != nil {
 		return "", rpc.Principal{}, fmt.Errorf("the header %s: %w", principalHeader, err)
 	}
 	by = rpc.Principal{

@@ -10,6 +10,7 @@ import (
 	"nexus.internal/bridge/forward"
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol/accept"
+	"nexus.internal/protocol/format"
 	"nexus.internal/protocol/jsonrpc"
 )
 
@@ -39,7 +40,14 @@ func (s *Server) serveMachine(w http.ResponseWriter, r *http.Request) {
 	x, to, query := newRequest(w, r)
 	defer s.account(x)()
 	machine, by, err := forward.From(r.Header)
+	_, later := errors.AsType[*format.LaterError](err)
 	switch {
+	case later:
+		s.refuse(x, new(rpc.ToError(&api.Error{
+			Kind: api.KindNodeUnreachable, Details: "the machine that has it refuses the call, and nothing was accepted: " + err.Error(), Err: err,
+			Suggestions: []string{"Send it again when the machine is upgraded."},
+		})))
+		return
 	case err != nil:
 		s.refuse(x, apiError(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest, err.Error()))
 		return

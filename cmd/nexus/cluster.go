@@ -280,7 +280,7 @@ func (m *membership) dir() string { return m.home.ClusterDir(m.o.Cluster, m.o.Ma
 
 // follow keeps what is known of which machines there are.
 func (m *membership) follow() (err error) {
-	o := members.Options{Machine: m.o.Machine, Register: m.register, Since: m.since, Log: m.log}
+	o := members.Options{Machine: m.o.Machine, Register: m.register, Since: m.since, Later: m.later, Log: m.log}
 	if m.engine != nil {
 		o.Joined, o.System, o.Dir = len(m.o.Join), m.system.NATS(), m.dir()
 	}
@@ -321,7 +321,7 @@ func (m *membership) store(cfg *config.Config, local *store.Local, catalogue *se
 	m.cwds = &cwds{catalogue: catalogue, home: cfg.Home, machine: m.o.Machine}
 	m.kept = replicated.New(replicated.Options{
 		Local: local, Root: cfg.Home.SessionsDir(), Dir: filepath.Join(cfg.Home.ClusterDir(m.o.Cluster, m.o.Machine), "agents"),
-		Shared: m.o.shared, MaxBytes: m.o.maxBytes, Dirs: m.cwds, Log: m.log,
+		Shared: m.o.shared, MaxBytes: m.o.maxBytes, Dirs: m.cwds, Later: m.later, Log: m.log,
 	})
 	return m.kept
 }

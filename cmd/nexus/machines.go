@@ -32,13 +32,13 @@ func (m *membership) machines() bridge.Machines {
 	if m == nil {
 		return nil
 	}
-	return machines{m.node, m.kept, common{m.register}, m.home}
+	return machines{m.node, m.kept, m.common(), m.home}
 }
 
 func (m machines) All() (all []forward.Machine) {
-	for _, one := range m.Machines() {
+	for _, one := range m.Machines() { // of one of an unknown version is not known what it has room for: it gets no agents
 		all = append(all, forward.Machine{
-			Name: one.Name, State: forward.State(one.State), Draining: one.Draining, Labels: one.Labels, Version: one.Version,
+			Name: one.Name, State: forward.State(one.State), Draining: one.Draining || one.Version == cluster.UnknownVersion, Labels: one.Labels, Version: one.Version,
 			Load: forward.Load{
 				Processors: one.Load.Processors, MemoryBytes: one.Load.MemoryBytes, FreeBytes: one.Load.FreeBytes,
 				Agents: one.Load.Agents, MaxAgents: one.Load.MaxAgents,

@@ -10,6 +10,7 @@ import (
 	"nexus.internal/bridge/httpd"
 	"nexus.internal/bridge/replay"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol/format"
 	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/cluster/register"
 )
@@ -23,7 +24,12 @@ const (
 )
 
 // common is what the machines of a cluster keep together, as the façade knows it.
-type common struct{ r *register.Register }
+type common struct {
+	r     *register.Register
+	later *format.Later
+}
+
+func (m *membership) common() common { return common{m.register, m.later} }
 
 var (
 	_ auth.Common   = common{}
@@ -41,7 +47,7 @@ func (m *membership) openKeys(cfg *config.Config, port int) (*auth.Keyring, erro
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	return auth.OpenShared(path, records, auth.KeyPath(dir, auth.DefaultPort), common{m.register})
+	return auth.OpenShared(path, records, auth.KeyPath(dir, auth.DefaultPort), m.common(), m.later)
 }
 
 // agreed is what the machines agree on of signatures; nil for a server alone.
@@ -49,7 +55,7 @@ func (m *membership) agreed() replay.Agreed {
 	if m == nil {
 		return nil
 	}
-	return common{m.register}
+	return m.common()
 }
 
 func (c common) Get() (text []byte, revision uint64, known bool) { return c.r.Get(keysValue) }
@@ -101,4 +107,18 @@ func (c common) Use(ctx context.Context, texts []string) error {
 
 func (c common) Tell(text []byte) error { return c.r.Tell(ratesTopic, text) }
 
-func (c common) Hear(l httpd.Listener) (end func(), err error) { return c.r.Hear(ratesTopic, l) }
+func (c common) Hear(l httpd.Listener) (end func(), err error) {
+	return c.r.Hear(ratesTopic, listener{l, c.later})
+}
+
+// listener is an [httpd.Listener] that hears nothing of later formats.
+type listener struct {
+	httpd.Listener
+	later *format.Later
+}
+
+func (l listener) Heard(text []byte) {
+	if l.later.Note(format.Rates.Check(text)) == nil {
+		l.Listener.Heard(text)
+	}
+}

@@ -99,7 +99,7 @@ func readClaim(text []byte, epoch uint64) (c Claim, err error) {
 }
 
 // mayFollow is [ErrClaimed] if the claim of an epoch cannot be read: then none follows it, and it is not given up.
-func (n *Node) mayFollow(agent string, epoch uint64) error {
+func mayFollow(n *Node, agent string, epoch uint64) error {
 	if c, ok := n.Owner(agent); ok && c == (Claim{Unreadable, epoch}) {
 		return ErrClaimed
 	}
@@ -107,7 +107,7 @@ func (n *Node) mayFollow(agent string, epoch uint64) error {
 }
 
 func (n *Node) claimFor(ctx context.Context, machine, agent string, after uint64) (Claim, error) {
-	if err := n.mayFollow(agent, after); err != nil {
+	if err := mayFollow(n, agent, after); err != nil {
 		return Claim{}, fmt.Errorf("claim %s: %w", agent, err)
 	}
 	c := Claim{Machine: machine}
@@ -224,7 +224,7 @@ func (n *Node) ask(ctx context.Context, agent string) (c Claim, err error) {
 
 // Release gives up a claim. One that another machine has since stays.
 func (n *Node) Release(ctx context.Context, agent string, epoch uint64) error {
-	err := n.mayFollow(agent, epoch)
+	err := mayFollow(n, agent, epoch)
 	if err == nil {
 		err = n.change(ctx, func(ctx context.Context, b jetstream.KeyValue) error {
 			return b.Delete(ctx, key(agent), jetstream.LastRevision(epoch))

@@ -23,6 +23,20 @@ func claims(t *testing.T, m *machine) jetstream.KeyValue {
 	return bucket
 }
 
+// isKept waits until the claim on an agent is kept so, as the machine that is asked may know a moment later.
+func isKept(t *testing.T, m *machine, agent, want string) (epoch uint64) {
+	t.Helper()
+	until(t, agent+" is kept as "+want+"; if another form is meant, it is another format", func() bool {
+		entry, err := claims(t, m).Get(t.Context(), keyOf(agent))
+		if err != nil || string(entry.Value()) != want {
+			return false
+		}
+		epoch = entry.Revision()
+		return true
+	})
+	return epoch
+}
+
 func keyOf(agent string) string { return base64.RawURLEncoding.EncodeToString([]byte(agent)) }
 
 // Claims are kept and told as it was recorded, and what was recorded is read.
@@ -40,10 +54,7 @@ func TestRecordedClaims(t *testing.T) {
 	if _, err := nodes[0].Claim(t.Context(), "worker", 0); err != nil {
 		t.Fatal(err)
 	}
-	entry, err := claims(t, nodes[0]).Get(t.Context(), keyOf("worker"))
-	if want := fixtures.Read(t, "cluster/claim-1.json"); err != nil || string(entry.Value()) != string(want) {
-		t.Errorf("a claim is kept as %s, want %s, %v; if that is meant, it is another format", entry.Value(), want, err)
-	}
+	isKept(t, nodes[0], "worker", string(fixtures.Read(t, "cluster/claim-1.json")))
 	message, err := told.NextMsg(patience)
 	if want := fixtures.Read(t, "cluster/told-claim-1.json"); err != nil || string(message.Data) != string(want) {
 		t.Errorf("a claim is told as %s, want %s, %v; if that is meant, it is another format", message.Data, want, err)
@@ -92,8 +103,8 @@ func TestLaterClaim(t *testing.T) {
 		if c, err := a.Take(ctx, agent); c != unread || err != nil {
 			t.Errorf("%s: its claim is %+v, %v", agent, c, err)
 		}
-		if entry, err := claims(t, a).Get(ctx, keyOf(agent)); err != nil || entry.Revision() != epoch || string(entry.Value()) != text {
-			t.Errorf("%s: it became %v, %v", agent, entry, err)
+		if now := isKept(t, a, agent, text); now != epoch {
+			t.Errorf("%s: it was changed", agent)
 		}
 	}
 	if slices.Contains(a.Owned(), "later") {
@@ -118,5 +129,46 @@ func TestLaterClaim(t *testing.T) {
 	want := []string{"a claim on an agent has format 2, and this program reads 1: upgrade it", "a claim that a machine tells of has format 3, and this program reads 1: upgrade it"}
 	if got := a.later.Warnings(); !slices.Equal(got, want) {
 		t.Errorf("warnings: %q", got)
+	}
+}
+
+// A machine that says of itself in a later format what it is, is there and up, with an unknown version, until it has left; one of format 1 is known whole.
+func TestLaterBeat(t *testing.T) {
+	t.Parallel()
+	nodes, _ := farm(t, 2)
+	a := nodes[0]
+	say := func(text string) {
+		t.Helper()
+		if err := nodes[1].JetStream().Conn().Publish("nexus.farm.machines", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known := func(name string) (of cluster.Machine) {
+		for _, m := range a.Machines() {
+			if m.Name == name {
+				of = m
+			}
+		}
+		return of
+	}
+	until(t, "what was recorded is known", func() bool {
+		say(string(fixtures.Read(t, "cluster/beat-1.json")))
+		m := known("z")
+		return m.State == cluster.Up && m.Version == "v1" && m.Draining
+	})
+	until(t, "one of a later format is up", func() bool {
+		say(`{"format":2,"name":"later","process":"P","version":{"major":9},"state":{"up":true},"load":[1]}`)
+		m := known("later")
+		return m.State == cluster.Up && m.Version == cluster.UnknownVersion
+	})
+	until(t, "it has left", func() bool {
+		say(`{"format":2,"name":"later","process":"P","state":"left"}`)
+		return known("later").State == cluster.Left
+	})
+	say(`{"format":2,"process":"P"}`) // nobody
+	say(`{"format":2,"name":"last","process":"P"}`)
+	until(t, "what was said last is known", func() bool { return known("last").State == cluster.Up })
+	if got := a.later.Warnings(); !slices.Equal(got, []string{"what a machine says of itself has format 2, and this program reads 1: upgrade it"}) || known("").State != "" {
+		t.Errorf("warnings: %q, of nobody is known %+v", got, known(""))
 	}
 }

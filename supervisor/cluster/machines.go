@@ -2,14 +2,18 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
+
+	"nexus.internal/protocol/format"
 )
 
 // State is whether a machine is there.
@@ -159,10 +163,34 @@ func (n *Node) say(m Machine) error {
 	return n.nc.Publish(n.o.beats(), text)
 }
 
+// UnknownVersion is the version of a machine that says of itself in a later format what it is.
+const UnknownVersion = "unknown"
+
+// readBeat reads what a machine says of itself. Each format has its name, its process and its state; of a later one no more is known, and the machine is up unless it says that it
+// has left. later is the error then.
+func readBeat(text []byte) (m Machine, later, err error) {
+	err = format.Beat.Decode(text, &m)
+	if _, ok := errors.AsType[*format.LaterError](err); !ok {
+		return m, nil, err
+	}
+	var said struct {
+		Name    string         `json:"name"`
+		Process string         `json:"process"`
+		State   jsontext.Value `json:"state"`
+	}
+	later, err = err, json.Unmarshal(text, &said)
+	m = Machine{Name: said.Name, Process: said.Process, State: Up, Version: UnknownVersion}
+	if string(said.State) == `"`+string(Left)+`"` {
+		m.State = Left
+	}
+	return m, later, err
+}
+
 // heard takes what another machine says of itself.
 func (n *Node) heard(message *nats.Msg) {
-	var m Machine
-	if err := json.Unmarshal(message.Data, &m); err != nil || !nameForm.MatchString(m.Name) || m.State != Up && m.State != Left {
+	m, later, err := readBeat(message.Data)
+	_ = n.o.Later.Note(later)
+	if err != nil || !nameForm.MatchString(m.Name) || m.State != Up && m.State != Left {
 		n.log.Warn("a machine says what none says", zap.Int("bytes", len(message.Data)), zap.Error(err))
 		return
 	}

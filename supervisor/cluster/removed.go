@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"nexus.internal/protocol/format"
 	"nexus.internal/protocol/safefile"
 )
 
@@ -43,7 +44,7 @@ func ReadRemoved(dir string) (r Removed, err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err == nil:
-		err = json.Unmarshal(text, &r)
+		err = format.Removed.Decode(text, &r)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("which machines were removed: %w", err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"nexus.internal/protocol/format"
 	"nexus.internal/protocol/safefile"
 )
 
@@ -33,7 +34,7 @@ func readSettings(path string) (s settings, err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return s, nil
 	case err == nil:
-		err = json.Unmarshal(text, &s)
+		err = format.Settings.Decode(text, &s)
 	}
 	if err != nil {
 		return s, fmt.Errorf("read what was said of this machine in %s: %w", path, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
+	"nexus.internal/protocol/format"
 	"nexus.internal/protocol/ratelimit"
 	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/cluster/register"
@@ -45,7 +46,9 @@ type Options struct {
 	Since time.Time
 	// Dir is that of the engine, which must be there; "" without one.
 	Dir string
-	Log *zap.Logger // nil logs nothing
+	// Later takes what is met of later formats; nil takes nothing.
+	Later *format.Later
+	Log   *zap.Logger // nil logs nothing
 }
 
 // Members is a [cluster.Members]. Its methods may be called from any goroutine.
@@ -179,7 +182,7 @@ func (m *Members) obey(removed cluster.Removed) (out bool, err error) {
 // Answer implements [register.Answerer]: it hears that this machine is removed before its engine is, by which it would not learn it.
 func (m *Members) Answer(question []byte) []byte {
 	var removed cluster.Removed
-	if err := json.Unmarshal(question, &removed); err != nil || removed.Refuse(m.o.Machine, m.o.Since) == nil {
+	if err := m.o.Later.Note(format.Removed.Decode(question, &removed)); err != nil || removed.Refuse(m.o.Machine, m.o.Since) == nil {
 		return nil // another machine is meant
 	}
 	if _, err := m.obey(removed); err != nil {
@@ -195,7 +198,7 @@ func (m *Members) read() (removed cluster.Removed, revision uint64, err error) {
 		return nil, 0, cluster.ErrNoQuorum
 	}
 	if len(text) > 0 {
-		if err := json.Unmarshal(text, &removed); err != nil {
+		if err := m.o.Later.Note(format.Removed.Decode(text, &removed)); err != nil {
 			return nil, 0, fmt.Errorf("which machines were removed: %w", err)
 		}
 	}

@@ -10,7 +10,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 
+	"nexus.internal/protocol/format"
 	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/cluster/clustertest"
 	"nexus.internal/supervisor/cluster/members"
@@ -21,6 +23,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds what machines do on a busy one.
 const patience = 2 * time.Minute
+
+// errNotYet says that something is not known yet.
+var errNotYet = errors.New("not yet")
 
 // bound are agents that no machine takes over.
 type bound string
@@ -34,6 +39,7 @@ type machine struct {
 	*clustertest.Machine
 	node    *cluster.Node
 	members *members.Members
+	later   *format.Later
 	dir     string
 	close   []func()
 }
@@ -41,14 +47,14 @@ type machine struct {
 // joins has a machine of the cluster know the others.
 func joins(t *testing.T, of *clustertest.Machine, since time.Time) *machine {
 	t.Helper()
-	m := &machine{Machine: of, dir: t.TempDir()}
+	m := &machine{Machine: of, later: format.NewLater(zap.NewNop()), dir: t.TempDir()}
 	t.Cleanup(m.leave)
 	r, err := register.Open(of.NATS(), register.Options{Cluster: "farm", Replicas: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.close = append(m.close, r.Close)
-	m.members, err = members.Open(members.Options{Machine: of.Name(), Joined: 3, System: of.System(), Register: r, Since: since, Dir: m.dir})
+	m.members, err = members.Open(members.Options{Machine: of.Name(), Joined: 3, System: of.System(), Register: r, Since: since, Dir: m.dir, Later: m.later})
 	if err != nil {
 		t.Fatal(err)
 	}

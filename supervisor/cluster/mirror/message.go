@@ -7,10 +7,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-)
 
-// format is the version of messages. One of a later version is not read.
-const format = 1
+	"nexus.internal/protocol/format"
+)
 
 // message is what a message of the stream begins with, a line of JSON. The bytes of its changes follow, one after
 // another.
@@ -40,7 +39,7 @@ type change struct {
 }
 
 func (m message) encode(pieces [][]byte) ([]byte, error) {
-	m.Format = format
+	m.Format = format.Mirror.Reads
 	line, err := json.Marshal(m)
 	if err != nil {
 		return nil, err
@@ -54,11 +53,8 @@ func decode(data []byte) (m message, pieces [][]byte, err error) {
 	if !ok {
 		return m, nil, fmt.Errorf("a message of the mirror has no head: %w", ErrUnreadable)
 	}
-	if err := json.Unmarshal(line, &m); err != nil {
-		return m, nil, fmt.Errorf("a message of the mirror: %w: %w", ErrUnreadable, err)
-	}
-	if m.Format != format {
-		return m, nil, fmt.Errorf("a message of the mirror has format %d, and this program reads %d: upgrade it: %w", m.Format, format, ErrUnreadable)
+	if err := format.Mirror.Decode(line, &m); err != nil {
+		return m, nil, fmt.Errorf("%w: %w", err, ErrUnreadable)
 	}
 	for _, c := range m.Changes {
 		if c.Size < 0 || c.Size > len(rest) || c.At < 0 {

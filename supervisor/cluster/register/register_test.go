@@ -168,6 +168,16 @@ func TestRegister(t *testing.T) {
 	}
 }
 
+// eventually waits until so, as the machine that is asked may know a moment later.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !so(); <-time.After(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
 // A name has one holder in the whole cluster, until that one gives it up.
 func TestHeld(t *testing.T) {
 	t.Parallel()
@@ -191,19 +201,11 @@ func TestHeld(t *testing.T) {
 	}
 	contending.Wait()
 	holder := holders[0]
-	eventually := func(what string, so func() bool) { // as the machine that is asked may know a moment later
-		t.Helper()
-		for deadline := time.Now().Add(patience); !so(); <-time.After(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("never: %s", what)
-			}
-		}
-	}
 	for i, r := range all {
 		if holders[i] != holder || holder == "" {
 			t.Errorf("machine %d has taken it for %q, the first one for %q", i, holders[i], holder)
 		}
-		eventually("all find who holds it", func() bool {
+		eventually(t, "all find who holds it", func() bool {
 			got, err := r.Holder(t.Context(), "plan/ä b")
 			return got == holder && err == nil
 		})
@@ -214,14 +216,14 @@ func TestHeld(t *testing.T) {
 	if got, err := all[1].Take(t.Context(), "plan/ä b", "later"); got != holder || err != nil {
 		t.Errorf("after another one gave it up: %q, %v", got, err)
 	}
-	eventually("it is given up, and another one has it", func() bool {
+	eventually(t, "it is given up, and another one has it", func() bool {
 		if err := all[0].Drop(t.Context(), "plan/ä b", holder); err != nil {
 			t.Error(err)
 		}
 		got, err := all[1].Take(t.Context(), "plan/ä b", "later")
 		return got == "later" && err == nil
 	})
-	eventually("all find the other one", func() bool {
+	eventually(t, "all find the other one", func() bool {
 		got, err := all[2].Holder(t.Context(), "plan/ä b")
 		return got == "later" && err == nil
 	})

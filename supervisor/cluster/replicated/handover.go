@@ -49,7 +49,7 @@ func (s *Store) HandOver(ctx context.Context, name, to string) error {
 	ctx, cancel := context.WithTimeout(ctx, acceptPatience)
 	defer cancel()
 	if err := s.settle(ctx, name, a); err != nil {
-		return fmt.Errorf("hand over %s: %w", name, reason(err))
+		return fmt.Errorf("hand over %s: %w", name, s.reason(err))
 	}
 	for {
 		err := s.node.Give(ctx, name, to, a.epoch)

@@ -54,7 +54,7 @@ func (s *Store) Prepare(ctx context.Context, name string) error {
 	defer a.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, acceptPatience)
 	defer cancel()
-	return reason(s.prepare(ctx, name, a))
+	return s.reason(s.prepare(ctx, name, a))
 }
 
 // prepare is Prepare; a.mu is held.
@@ -222,7 +222,7 @@ func (s *Store) Forget(ctx context.Context, name string) error {
 		err = m.Remove(ctx)
 	}
 	if err != nil {
-		return reason(err)
+		return s.reason(err)
 	}
 	return s.notes.remove(name)
 }
@@ -286,6 +286,7 @@ func (s *Store) learn(ctx context.Context, names []string) {
 				s.judge(name, o, of)
 			case errors.Is(err, mirror.ErrUnreadable):
 				o.asked = true // and stays where it is
+				_ = s.o.Later.Note(err)
 				s.log.Warn("an agent waits for its machine, or for one that can read what is kept of it", zap.String("agent", name), zap.Error(err))
 			default:
 				stop(err)
@@ -315,7 +316,7 @@ func (s *Store) Waits(ctx context.Context, name string) (bool, error) {
 	}
 	of, err := s.said(ctx, name)
 	if err != nil {
-		return false, reason(err)
+		return false, s.reason(err)
 	}
 	return !slices.ContainsFunc(s.node.Machines(), func(m cluster.Machine) bool {
 		return m.State == cluster.Up && !m.Draining && (of.Fresh || of.Shared && shares(m.Shared, of.Cwd))

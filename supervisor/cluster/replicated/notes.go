@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"nexus.internal/protocol/format"
 	"nexus.internal/protocol/safefile"
 )
 
@@ -70,7 +71,7 @@ func (n *notes) read() error {
 			return err
 		}
 		var one note
-		if err := json.Unmarshal(text, &one); err != nil {
+		if err := format.Note.Decode(text, &one); err != nil {
 			return fmt.Errorf("the note %s: %w", entry.Name(), err)
 		}
 		n.of[string(name)] = one

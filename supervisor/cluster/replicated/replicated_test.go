@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 
 	"nexus.internal/fixtures"
+	"nexus.internal/protocol/format"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/cluster/clustertest"
@@ -53,6 +55,7 @@ type machine struct {
 	nats  *clustertest.Machine
 	node  *cluster.Node
 	local *store.Local
+	later *format.Later
 	home  string
 	stop  func()
 }
@@ -84,9 +87,9 @@ func startAs(t *testing.T, nats *clustertest.Machine, home, cwd string, bytes in
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{t: t, nats: nats, node: node, home: home}
+	m := &machine{t: t, nats: nats, node: node, later: format.NewLater(zap.NewNop()), home: home}
 	m.local = store.NewLocal(store.Options{Layout: store.Layout{Named: m.path(""), Temp: filepath.Join(home, "temp")}})
-	m.Store = replicated.New(replicated.Options{Local: m.local, Root: m.path(""), Dir: filepath.Join(home, "cluster"), Shared: dirs, MaxBytes: bytes, Dirs: where{m, cwd}})
+	m.Store = replicated.New(replicated.Options{Local: m.local, Root: m.path(""), Dir: filepath.Join(home, "cluster"), Shared: dirs, MaxBytes: bytes, Dirs: where{m, cwd}, Later: m.later})
 	stopped := false
 	m.stop = func() {
 		if !stopped {
@@ -503,10 +506,25 @@ func TestLaterFormat(t *testing.T) {
 		if agent == "worker" {
 			continue
 		}
-		subject := "nexus.farm.files." + base64.RawURLEncoding.EncodeToString([]byte(agent))
-		if _, err := farm[0].JetStream.Publish(within(t), subject, later); err != nil {
+		text := later
+		if agent == "later-3" { // which says something of the agent in a later format, in a message that can be read
+			text = bytes.Replace(fixtures.Read(t, "cluster/mirror-1.txt"), []byte(`"about":{`), []byte(saidLater), 1)
+			text = bytes.Replace(text, []byte(`"epoch":7`), []byte(`"epoch":1`), 1)
+		}
+		if _, err := farm[0].JetStream.Publish(within(t), subject(agent), text); err != nil {
 			t.Fatal(err)
 		}
+	}
+	a.stop()
+	a = start(t, farm[0], a.home, shared)
+	if err := a.Ship(within(t), "later-3"); !errors.Is(err, supervisor.ErrUnrecorded) || !strings.Contains(err.Error(), "upgrade it") {
+		t.Errorf("what a later program has said of an agent is said anew: %v", err)
+	}
+	if last, err := lastSaid(t, farm[0], "later-3"); err != nil || !strings.Contains(last, saidLater) {
+		t.Errorf("what was said last is %s, %v", last, err)
+	}
+	if last, err := lastSaid(t, farm[0], "worker"); err != nil || !strings.Contains(last, `"about":{"machine":"a","cwd":"`+shared+`","shared":true}`) {
+		t.Errorf("of the worker was said %s, %v", last, err)
 	}
 	a.node.Close() // it is not heard of any more
 	b.takes("worker")
@@ -521,6 +539,36 @@ func TestLaterFormat(t *testing.T) {
 			t.Errorf("what was said of %s is asked for again and again", agent)
 		}
 	}
+	want := []string{"a message of the mirror has format 2, and this program reads 1: upgrade it", "what a machine says of an agent has format 2, and this program reads 1: upgrade it"}
+	if got := slices.Sorted(slices.Values(b.later.Warnings())); !slices.Equal(got, want) {
+		t.Errorf("warnings: %q", got)
+	}
+}
+
+// saidLater is how a message says something of an agent in a later format.
+const saidLater = `"about":{"format":2,`
+
+// subject is where the files of an agent are.
+func subject(agent string) string {
+	return "nexus.farm.files." + base64.RawURLEncoding.EncodeToString([]byte(agent))
+}
+
+// lastSaid is the head of the last message of an agent.
+func lastSaid(t *testing.T, m *clustertest.Machine, agent string) (string, error) {
+	name, err := m.JetStream.StreamNameBySubject(within(t), subject(agent))
+	if err != nil {
+		return "", err
+	}
+	stream, err := m.JetStream.Stream(within(t), name)
+	if err != nil {
+		return "", err
+	}
+	last, err := stream.GetLastMsgForSubject(within(t), subject(agent))
+	if err != nil {
+		return "", err
+	}
+	head, _, _ := strings.Cut(string(last.Data), "\n")
+	return head, nil
 }
 
 // Without a majority no prompt is accepted and no outcome told; with one, it is. A server that ends does not wait.

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
+	"nexus.internal/protocol/format"
 	"nexus.internal/protocol/ratelimit"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/supervisor"
@@ -46,7 +47,7 @@ func readAbout(agent string, said jsontext.Value) (of about, err error) {
 	if len(said) == 0 {
 		return of, nil
 	}
-	if err := json.Unmarshal(said, &of); err != nil {
+	if err := format.About.Decode(said, &of); err != nil {
 		return of, fmt.Errorf("what is said of %s: %w: %w", agent, mirror.ErrUnreadable, err)
 	}
 	return of, nil
@@ -108,6 +109,9 @@ func (s *Store) ship(ctx context.Context, name string, a *agent) error {
 	if err != nil {
 		return err
 	}
+	if _, err := readAbout(name, m.Said()); err != nil { // it stays
+		return err
+	}
 	cwd, fresh := s.o.Dirs.Place(name)
 	said, err := json.Marshal(about{Machine: s.node.Self(), Cwd: cwd, Shared: s.shares(cwd), Fresh: fresh})
 	if err != nil {
@@ -153,9 +157,9 @@ func (s *Store) Ship(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, acceptPatience)
 	defer cancel()
 	if a.open.Load() {
-		return reason(s.ship(ctx, name, a))
+		return s.reason(s.ship(ctx, name, a))
 	}
-	return reason(s.settle(ctx, name, a))
+	return s.reason(s.settle(ctx, name, a))
 }
 
 // shipChanged ships the agents that this machine has once their files have changed, until ctx ends.

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"nexus.internal/protocol/format"
 	"nexus.internal/protocol/ratelimit"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/cluster"
@@ -57,7 +58,9 @@ type Options struct {
 	MaxBytes int64
 	// Dirs tells where agents work. Required.
 	Dirs Directories
-	Log  *zap.Logger // nil logs nothing
+	// Later takes what is met of later formats; nil takes nothing.
+	Later *format.Later
+	Log   *zap.Logger // nil logs nothing
 }
 
 // Store is a [supervisor.Store] whose records are on a majority of the machines when they say so.
@@ -160,7 +163,8 @@ func (s *Store) opened(ctx context.Context) (*mirror.Stream, error) {
 }
 
 // reason is what an error of the mirror means.
-func reason(err error) error {
+func (s *Store) reason(err error) error {
+	_ = s.o.Later.Note(err)
 	switch {
 	case err == nil, errors.Is(err, supervisor.ErrMoved):
 		return err
@@ -192,7 +196,7 @@ func (s *Store) Open(name string, fresh bool) (supervisor.Records, error) {
 		err = s.ship(ctx, name, a)
 	}
 	if err != nil {
-		return nil, reason(err)
+		return nil, s.reason(err)
 	}
 	kept, err := s.o.Local.Open(name, fresh)
 	if err != nil {
@@ -253,7 +257,7 @@ func (r *records) Settle() error {
 func (r *records) shipped(ctx context.Context) error {
 	r.a.mu.Lock()
 	defer r.a.mu.Unlock()
-	return reason(r.s.ship(ctx, r.name, r.a))
+	return r.s.reason(r.s.ship(ctx, r.name, r.a))
 }
 
 // Close implements [supervisor.Records]: what was written last is shipped, if there is a majority.
@@ -269,7 +273,7 @@ func (r *records) end(by func() error) error {
 	r.a.open.Store(false)
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
-	if failed := r.s.settle(ctx, r.name, r.a); failed != nil && !errors.Is(reason(failed), supervisor.ErrMoved) {
+	if failed := r.s.settle(ctx, r.name, r.a); failed != nil && !errors.Is(r.s.reason(failed), supervisor.ErrMoved) {
 		r.s.log.Warn("what an agent wrote last is on this machine alone; it is tried again", zap.String("agent", r.name), zap.Error(failed))
 	}
 	return err
