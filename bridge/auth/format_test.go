@@ -75,3 +75,18 @@ func TestLaterKeys(t *testing.T) {
 		}
 	})
 }
+
+// Where the full key has a later format, a machine that does not read it makes the cluster no other one. Its own is good there.
+func TestLaterFullKey(t *testing.T) {
+	dir := home(t)
+	synctest.Test(t, func(t *testing.T) {
+		c := newTogether()
+		const list = `{"keys":[{"format":2,"scope":"full"}]}`
+		c.text, c.revision = []byte(list), 1
+		a := c.join(t, dir)
+		<-time.After(5 * time.Second)
+		if string(c.text) != list || a.good(a.own) != auth.ScopeFull {
+			t.Errorf("the list became %s", c.text)
+		}
+	})
+}
