@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/zap"
-
 	"nexus.internal/bridge/auth"
 	"nexus.internal/protocol/format"
 )
@@ -30,7 +28,7 @@ type together struct {
 }
 
 func newTogether() *together {
-	return &together{known: true, later: format.NewLater(zap.NewNop()), changed: make(chan struct{})}
+	return &together{known: true, later: format.NewLater(nil), changed: make(chan struct{})}
 }
 
 func (c *together) set(f func()) {

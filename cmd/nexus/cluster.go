@@ -212,7 +212,7 @@ func enterCluster(ctx context.Context, o clusterOptions, cfg *config.Config, lev
 		return nil, nil
 	}
 	m := &membership{o: o, home: cfg.Home, log: log.Named("cluster")}
-	m.later = format.NewLater(m.log)
+	m.later = format.NewLater(laterLog{m.log})
 	if err := m.checkRemoved(); err != nil {
 		return nil, err
 	}
@@ -231,6 +231,13 @@ func enterCluster(ctx context.Context, o clusterOptions, cfg *config.Config, lev
 		return nil, err
 	}
 	return m, nil
+}
+
+// laterLog is a [format.Teller].
+type laterLog struct{ *zap.Logger }
+
+func (l laterLog) Met(e *format.LaterError) {
+	l.Warn("a value of a later format is left as it is", zap.Error(e))
 }
 
 // connect starts the engine, unless there is a NATS already, and connects to it.

@@ -2,7 +2,7 @@
 //
 //	var c claim
 //	err := format.Claim.Decode(text, &c)   // a *LaterError if a later program wrote it
-//	err = later.Note(err)                  // logged once, and in later.Warnings from now on
+//	err = later.Note(err)                  // told once, and in later.Warnings from now on
 //
 // A value that is a JSON object says its format by the member "format", a whole number. Without that member, and if it is no object, it has format 1. A new
 // member that earlier programs may ignore needs no new format. Any other change does: the kind's Reads grows, the value says so, and what was recorded of the

@@ -4,22 +4,23 @@ import (
 	"errors"
 	"slices"
 	"sync"
-
-	"go.uber.org/zap"
 )
+
+// Teller is told once of each kind and format that is met. It is safe for concurrent use, and does not wait.
+type Teller interface{ Met(e *LaterError) }
 
 // Later is what a process has met of later formats than it reads. Its methods may be called from any goroutine; a nil one notes nothing.
 type Later struct {
-	log *zap.Logger
+	teller Teller // nil is told nothing
 
 	mu  sync.Mutex // guards met
 	met []LaterError
 }
 
-// NewLater returns one that has met nothing.
-func NewLater(log *zap.Logger) *Later { return &Later{log: log} }
+// NewLater returns one that has met nothing. A nil Teller is told nothing.
+func NewLater(t Teller) *Later { return &Later{teller: t} }
 
-// Note returns err. If that is a *LaterError, the warnings have it from now on, and it is logged if they did not have it before.
+// Note returns err. If that is a *LaterError, the warnings have it from now on, and the Teller is told if they did not have it before.
 func (l *Later) Note(err error) error {
 	e, ok := errors.AsType[*LaterError](err)
 	if l == nil || !ok {
@@ -31,8 +32,8 @@ func (l *Later) Note(err error) error {
 		l.met = append(l.met, *e)
 	}
 	l.mu.Unlock()
-	if !known {
-		l.log.Warn("a value of a later format is left as it is", zap.Error(e))
+	if !known && l.teller != nil {
+		l.teller.Met(e)
 	}
 	return err
 }

@@ -17,7 +17,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"nexus.internal/protocol/format"
 	"nexus.internal/supervisor/cluster"
@@ -66,7 +65,7 @@ func start(t *testing.T, o engine.Options) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	later := format.NewLater(zap.NewNop())
+	later := format.NewLater(nil)
 	n, err := cluster.Join(nc, cluster.Options{Later: later, Cluster: o.Name, Machine: o.Machine, Replicas: min(3, len(o.Join)), Agents: agents(7), MaxAgents: 9, Labels: map[string]string{"at": o.Listen}, Version: "v1", Shared: []string{"/srv"}, File: filepath.Join(o.Dir, "set", "machine.json")})
 	if err != nil {
 		t.Fatal(err)

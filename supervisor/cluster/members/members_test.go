@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"nexus.internal/protocol/format"
 	"nexus.internal/supervisor/cluster"
@@ -47,7 +46,7 @@ type machine struct {
 // joins has a machine of the cluster know the others.
 func joins(t *testing.T, of *clustertest.Machine, since time.Time) *machine {
 	t.Helper()
-	m := &machine{Machine: of, later: format.NewLater(zap.NewNop()), dir: t.TempDir()}
+	m := &machine{Machine: of, later: format.NewLater(nil), dir: t.TempDir()}
 	t.Cleanup(m.leave)
 	r, err := register.Open(of.NATS(), register.Options{Cluster: "farm", Replicas: 3})
 	if err != nil {

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"go.uber.org/zap"
-
 	"nexus.internal/fixtures"
 	"nexus.internal/protocol/format"
 	"nexus.internal/supervisor/cluster"
@@ -19,7 +17,7 @@ import (
 func TestRecordedHolder(t *testing.T) {
 	t.Parallel()
 	m := clustertest.Start(t, 2)[0]
-	later := format.NewLater(zap.NewNop())
+	later := format.NewLater(nil)
 	r, err := register.Open(m.NATS(), register.Options{Cluster: "farm", Replicas: 1, Later: later})
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"nexus.internal/fixtures"
 	"nexus.internal/protocol/format"
@@ -87,7 +86,7 @@ func startAs(t *testing.T, nats *clustertest.Machine, home, cwd string, bytes in
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{t: t, nats: nats, node: node, later: format.NewLater(zap.NewNop()), home: home}
+	m := &machine{t: t, nats: nats, node: node, later: format.NewLater(nil), home: home}
 	m.local = store.NewLocal(store.Options{Layout: store.Layout{Named: m.path(""), Temp: filepath.Join(home, "temp")}})
 	m.Store = replicated.New(replicated.Options{Local: m.local, Root: m.path(""), Dir: filepath.Join(home, "cluster"), Shared: dirs, MaxBytes: bytes, Dirs: where{m, cwd}, Later: m.later})
 	stopped := false

@@ -17,7 +17,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"nexus.internal/protocol/format"
 )
@@ -49,7 +48,7 @@ func machine(t *testing.T, s *server.Server) *Tunnel {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tunnel := New(nc, format.NewLater(zap.NewNop()))
+	tunnel := New(nc, format.NewLater(nil))
 	tunnel.silence, tunnel.dialing = time.Minute, time.Minute // on a busy machine
 	t.Cleanup(func() {
 		tunnel.Close()
