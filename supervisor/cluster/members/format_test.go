@@ -45,8 +45,9 @@ func TestLaterRemoved(t *testing.T) {
 	if _, err := a.remove(t, "c", true); err == nil || !strings.Contains(err.Error(), want[0]) {
 		t.Errorf("another machine is removed: %v", err)
 	}
-	if answer := a.members.Answer([]byte(later)); answer != nil {
-		t.Errorf("the machine answers %s", answer)
+	answer := a.members.Answer([]byte(strings.Replace(later, "2", "3", 1)))
+	if met := a.later.Warnings(); answer != nil || len(met) != 2 || !strings.Contains(met[1], "has format 3") {
+		t.Errorf("the machine answers %s, and has met %q", answer, met)
 	}
 	select {
 	case <-a.members.Out():
