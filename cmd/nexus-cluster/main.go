@@ -172,7 +172,7 @@ func readOptions(stdin *bufio.Reader) (o engine.Options, err error) {
 	}
 	o = engine.Options{Name: said.Cluster, Machine: said.Machine, Listen: said.Listen, Join: said.Join, Dir: said.Dir}
 	if said.Certificates != nil {
-		o.TLS, err = identity.TLS(*said.Certificates)
+		o.TLS, err = identity.TLS(*said.Certificates, said.Machine)
 	}
 	return o, err
 }

@@ -142,7 +142,7 @@ func (o *clusterOptions) read() error {
 	if len(o.Join) == 0 {
 		o.Join = said.Join
 	}
-	_, err = identity.TLS(dir)
+	_, err = identity.TLS(dir, o.Machine)
 	return err
 }
 
@@ -266,7 +266,7 @@ func (o *clusterOptions) since() (time.Time, error) {
 	if o.files == "" {
 		return time.Now(), nil
 	}
-	proof, err := identity.TLS(o.files)
+	proof, err := identity.TLS(o.files, o.Machine)
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -48,8 +48,9 @@ func Read(dir string) (Spec, error) {
 	return s, err
 }
 
-// TLS is how the machine that the directory is for proves itself, and what it asks of the others.
-func TLS(dir string) (*tls.Config, error) {
+// TLS is how the machine that the directory is for proves itself, and what it asks of the others. The certificate names the machine,
+// which is refused by that name once it is removed: it is for no other one.
+func TLS(dir, machine string) (*tls.Config, error) {
 	authority, err := safefile.ReadLinked(filepath.Join(dir, authorityFile), maxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("the certificates of the machine: %w", err)
@@ -76,6 +77,9 @@ func TLS(dir string) (*tls.Config, error) {
 	}
 	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 		return nil, fmt.Errorf("%s is no certificate of this cluster: %w", filepath.Join(dir, certFile), err)
+	}
+	if name := pair.Leaf.Subject.CommonName; name != machine {
+		return nil, fmt.Errorf("%s is of the machine %s, not of %s: nexus cluster init makes one", filepath.Join(dir, certFile), name, machine)
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool, Certificates: []tls.Certificate{pair}}, nil
 }

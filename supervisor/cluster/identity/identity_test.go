@@ -33,11 +33,11 @@ func farm(t *testing.T, machines ...string) identity.Cluster {
 // shake has one machine connect to another, as a route does: both sides prove themselves.
 func shake(t *testing.T, from, to, host string) error {
 	t.Helper()
-	client, err := identity.TLS(from)
+	client, err := identity.TLS(from, filepath.Base(from))
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := identity.TLS(to)
+	server, err := identity.TLS(to, filepath.Base(to))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestInit(t *testing.T) {
 	if s, err := identity.Read(a); err != nil || len(s.Join) != 3 {
 		t.Errorf("a knows %+v, %v", s, err)
 	}
-	certificate, err := identity.TLS(a)
+	certificate, err := identity.TLS(a, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,6 +203,10 @@ func TestDamaged(t *testing.T) {
 		"no certificate of this": func(dir string) error {
 			return copyFile(filepath.Join(dir, "../../other/ca.pem"), filepath.Join(dir, "ca.pem"))
 		},
+		"is of the machine b, not of a": func(dir string) error {
+			b := filepath.Join(dir, "../b")
+			return errors.Join(copyFile(filepath.Join(b, "key.pem"), filepath.Join(dir, "key.pem")), copyFile(filepath.Join(b, "certificate.pem"), filepath.Join(dir, "certificate.pem")))
+		},
 		"certificate.pem: no such file": func(dir string) error { return os.Remove(filepath.Join(dir, "certificate.pem")) },
 	} {
 		dir := t.TempDir()
@@ -215,7 +219,7 @@ func TestDamaged(t *testing.T) {
 		if err := harm(a); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := identity.TLS(a); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := identity.TLS(a, "a"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q: %v", want, err)
 		}
 	}
