@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nexus.internal/protocol/proctree"
 )
 
 // A process reads its clocks by clock_gettime of the page of code that the kernel maps into it (vDSO), without a system call. In a process
@@ -40,7 +42,7 @@ var liar = map[string]struct {
 // clock is the wall clock of a process as it is told.
 type clock struct {
 	pid int
-	lie int64 // where its seconds are in the memory of the process
+	at  int64 // where the function is in the memory of the process
 }
 
 // errNoLie says that clocks cannot be made to lie here.
@@ -52,6 +54,9 @@ func startWithClock(cmd *exec.Cmd) (*clock, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: there is no code for %s", errNoLie, runtime.GOARCH)
 	}
+	// A server with exact timers executes itself again, with another vDSO.
+	proctree.CoarseTimers()
+	defer proctree.ExactTimers()
 	cmd.SysProcAttr.Ptrace = true // it stops before its first instruction
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -74,20 +79,26 @@ func startWithClock(cmd *exec.Cmd) (*clock, error) {
 		_ = cmd.Process.Kill()
 		return nil, errors.Join(fmt.Errorf("%w: %w", errNoLie, err), cmd.Wait())
 	}
-	return &clock{pid, at + int64(by.lie)}, nil
+	return &clock{pid, at}, nil
 }
 
-// set has the wall clock of the process be that of the machine and so much. Of no clock it sets none.
+// set has the wall clock of the process be that of the machine and so much. Of no clock it sets none. It is an error if the process has
+// another function by now.
 func (c *clock) set(lie time.Duration) error {
 	if c == nil {
 		return nil
 	}
-	memory, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", c.pid), os.O_WRONLY, 0)
+	memory, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", c.pid), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 	defer memory.Close()
-	_, err = memory.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(int64(lie/time.Second))), c.lie)
+	by := liar[runtime.GOARCH]
+	begins := make([]byte, by.lie)
+	if _, err := memory.ReadAt(begins, c.at); err != nil || !bytes.Equal(begins, by.code[:by.lie]) {
+		return errors.Join(fmt.Errorf("the wall clock of process %d is that of the machine", c.pid), err)
+	}
+	_, err = memory.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(int64(lie/time.Second))), c.at+int64(by.lie))
 	return err
 }
 

@@ -9,13 +9,18 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"nexus.internal/protocol/proctree"
 )
 
 // asClock has this program tell the time, once for each line that it reads.
 const asClock = "NEXUS_TEST_CLOCK"
 
+func init() { runtime.LockOSThread() } // see proctree.ExecWithCoarseTimers
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asClock) != "" {
+		proctree.ExecWithCoarseTimers() // as a server does
 		began := time.Now()
 		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 			fmt.Println(time.Now().Unix(), time.Since(began) < time.Hour)

@@ -100,6 +100,9 @@ func (m *machine) start() error {
 			m.cmd, m.died = nil, fmt.Errorf("the server of %s ended by itself: %w; see %s", m.name, err, log.Name())
 		}
 	}()
+	if err == nil {
+		err = lying.set(m.lying) // which fails if the server has its own clock
+	}
 	if err != nil {
 		m.end()
 		return fmt.Errorf("start the server of %s, see %s: %w", m.name, log.Name(), err)
