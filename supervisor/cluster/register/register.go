@@ -46,8 +46,8 @@ type Register struct {
 
 	mu      sync.Mutex         // guards what follows
 	bucket  jetstream.KeyValue // nil until a majority was reached
-	used    jetstream.KeyValue // nil until something was used
-	held    jetstream.KeyValue // nil until a name was asked for
+	used    jetstream.KeyValue // nil until a majority was reached, as the next one
+	held    jetstream.KeyValue
 	values  map[string]value
 	known   bool          // all values that there were are in values
 	changed chan struct{} // closed with the next change
@@ -71,6 +71,7 @@ func Open(nc *nats.Conn, o Options) (*Register, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Register{o: o, log: o.Log, nc: nc, js: js, process: rand.Text(), stop: stop, values: map[string]value{}, changed: make(chan struct{})}
 	r.running.Go(func() { r.follow(ctx) })
+	r.running.Go(func() { r.prepare(ctx) })
 	return r, nil
 }
 
@@ -192,7 +193,19 @@ func (r *Register) followOnce(ctx context.Context, reached <-chan nats.Status) e
 	}
 }
 
-// openTries is how often a bucket is asked for that no machine has before it is needed, each time for openPatience at most: of several machines that
+// prepare makes what is of names and of texts: as long as a machine is lost, NATS makes nothing that all are to have.
+func (r *Register) prepare(ctx context.Context) {
+	for ctx.Err() == nil {
+		_, used := r.openUsed(ctx)
+		_, held := r.openHeld(ctx)
+		if used == nil && held == nil {
+			return
+		}
+		_ = ratelimit.Sleep(ctx, retryEvery)
+	}
+}
+
+// openTries is how often a bucket is asked for before it is needed, each time for openPatience at most: of several machines that
 // make it at once, some get no answer.
 const openTries = 4
 

@@ -168,6 +168,35 @@ func TestRegister(t *testing.T) {
 	}
 }
 
+// What is used and held for the first time while a machine is lost is kept all the same.
+func TestFirstUse(t *testing.T) {
+	t.Parallel()
+	machines := clustertest.Start(t, 3)
+	var all []*register.Register
+	for _, m := range machines {
+		all = append(all, open(t, m))
+	}
+	for _, r := range all {
+		until(t, r, "there is no value", has(r, "keys", ""))
+	}
+	for _, bucket := range []string{"nexus_farm_used", "nexus_farm_held"} {
+		eventually(t, bucket+" is made", func() bool {
+			_, err := machines[0].JetStream.KeyValue(t.Context(), bucket)
+			return err == nil
+		})
+	}
+	all[0].Close()
+	machines[0].Stop()
+	eventually(t, "a name is held", func() bool {
+		got, err := all[1].Take(t.Context(), "plan/one", "b")
+		return got == "b" && err == nil
+	})
+	eventually(t, "a text is used", func() bool {
+		err := all[2].Use(t.Context(), []string{"x"})
+		return err == nil || errors.Is(err, register.ErrUsed) // by a try that was not answered
+	})
+}
+
 // eventually waits until so, as the machine that is asked may know a moment later.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
