@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,12 +49,14 @@ type clock struct {
 // errNoLie says that clocks cannot be made to lie here.
 var errNoLie = errors.New("the wall clock is that of the machine")
 
-// startWithClock starts a command whose wall clock can be set. The caller's goroutine is locked to its thread.
-func startWithClock(cmd *exec.Cmd) (*clock, error) {
+// startWithClock starts a command whose wall clock can be set, and is wrong by lie from its first instruction on.
+func startWithClock(cmd *exec.Cmd, lie time.Duration) (*clock, error) {
 	by, ok := liar[runtime.GOARCH]
 	if !ok {
 		return nil, fmt.Errorf("%w: there is no code for %s", errNoLie, runtime.GOARCH)
 	}
+	runtime.LockOSThread() // which traces the process
+	defer runtime.UnlockOSThread()
 	// A server with exact timers executes itself again, with another vDSO.
 	proctree.CoarseTimers()
 	defer proctree.ExactTimers()
@@ -69,7 +72,9 @@ func startWithClock(cmd *exec.Cmd) (*clock, error) {
 	}
 	at, err := clockFunction(pid, len(by.code))
 	if err == nil {
-		_, err = unix.PtracePokeText(pid, uintptr(at), by.code)
+		code := slices.Clone(by.code)
+		copy(code[by.lie:], seconds(lie))
+		_, err = unix.PtracePokeText(pid, uintptr(at), code)
 	}
 	if detached := unix.PtraceDetach(pid); detached != nil {
 		_ = cmd.Process.Kill()
@@ -98,8 +103,13 @@ func (c *clock) set(lie time.Duration) error {
 	if _, err := memory.ReadAt(begins, c.at); err != nil || !bytes.Equal(begins, by.code[:by.lie]) {
 		return errors.Join(fmt.Errorf("the wall clock of process %d is that of the machine", c.pid), err)
 	}
-	_, err = memory.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(int64(lie/time.Second))), c.at+int64(by.lie))
+	_, err = memory.WriteAt(seconds(lie), c.at+int64(by.lie))
 	return err
+}
+
+// seconds are those of a lie as the function has them.
+func seconds(lie time.Duration) []byte {
+	return binary.NativeEndian.AppendUint64(nil, uint64(int64(lie/time.Second)))
 }
 
 // clockFunction is where the process has clock_gettime, which must have so many bytes and be aligned as the code expects.

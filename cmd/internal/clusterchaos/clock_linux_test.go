@@ -32,8 +32,6 @@ func TestMain(m *testing.M) {
 
 // The wall clock of one process lies as it is told, forwards and back; its monotonic clock goes on, and our own clock is as it was.
 func TestClock(t *testing.T) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +47,7 @@ func TestClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := startWithClock(cmd)
+	c, err := startWithClock(cmd, -time.Hour)
 	if runtime.GOARCH != "amd64" {
 		if err == nil {
 			t.Error("there is no code for this machine, and it is no error")
@@ -60,9 +58,11 @@ func TestClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := bufio.NewReader(out)
-	for _, lie := range []time.Duration{0, 5 * time.Hour, -30 * 24 * time.Hour, 0} {
-		if err := c.set(lie); err != nil {
-			t.Fatal(err)
+	for i, lie := range []time.Duration{-time.Hour, 0, 5 * time.Hour, -30 * 24 * time.Hour, 0} {
+		if i > 0 {
+			if err := c.set(lie); err != nil {
+				t.Fatal(err)
+			}
 		}
 		before := time.Now().Unix()
 		if _, err := in.Write([]byte("\n")); err != nil {

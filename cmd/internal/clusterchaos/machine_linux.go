@@ -69,7 +69,7 @@ func (m *machine) start() error {
 	var lying *clock
 	err = m.space.within(func() (err error) {
 		if m.lies {
-			lying, err = startWithClock(cmd)
+			lying, err = startWithClock(cmd, m.lying)
 		} else {
 			err = cmd.Start()
 		}
@@ -77,12 +77,6 @@ func (m *machine) start() error {
 	})
 	if err != nil {
 		return err
-	}
-	if m.lying != 0 {
-		if err := lying.set(m.lying); err != nil {
-			_ = cmd.Process.Kill()
-			return errors.Join(err, cmd.Wait())
-		}
 	}
 	ended := make(chan struct{})
 	m.mu.Lock()
@@ -125,16 +119,6 @@ func connect(out io.Reader, by client.Dialer) (*client.Client, error) {
 		return nil, err
 	}
 	return client.New(o)
-}
-
-// tryLie says why the wall clocks of servers cannot be set.
-func (m *machine) tryLie() error {
-	cmd := exec.Command(m.nexus, "version")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if _, err := startWithClock(cmd); err != nil {
-		return err
-	}
-	return cmd.Wait()
 }
 
 // lie has the wall clock of the server, and of those that follow it, be wrong by so much. Without a clock that can be set it does nothing.

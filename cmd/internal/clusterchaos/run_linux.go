@@ -1,6 +1,7 @@
 package clusterchaos
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -148,15 +149,8 @@ func (r *run) prepare() error {
 			return err
 		}
 	}
-	if err := r.machines[0].tryLie(); err != nil {
-		r.missing = append(r.missing, "wall clocks do not jump: "+err.Error())
-	} else {
-		for _, m := range r.machines {
-			m.lies = true
-		}
-	}
-	if out, err := exec.Command(r.o.Nexus, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("nexus cluster init: %w: %s", err, out)
+	if err := r.certify(args); err != nil {
+		return err
 	}
 	for agent := range r.o.Agents {
 		name := fmt.Sprintf("agent%d", agent)
@@ -165,6 +159,36 @@ func (r *run) prepare() error {
 			n := len(r.talkers)
 			r.talkers = append(r.talkers, &talker{r: r, number: n, agent: name, draws: rand.New(rand.NewPCG(r.o.Seed, uint64(n)))})
 		}
+	}
+	return nil
+}
+
+// certify makes the certificates of the machines: some days before, where wall clocks can be set, as those of servers may be that far behind. No
+// server starts before the date of its certificate.
+func (r *run) certify(args []string) error {
+	var out bytes.Buffer
+	command := func() *exec.Cmd {
+		cmd := exec.Command(r.o.Nexus, args...)
+		cmd.Stdout, cmd.Stderr = &out, &out
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		return cmd
+	}
+	cmd := command()
+	_, err := startWithClock(cmd, -2*farthestLie)
+	if errors.Is(err, errNoLie) {
+		r.missing = append(r.missing, "wall clocks do not jump: "+err.Error())
+		cmd = command()
+		err = cmd.Start()
+	} else if err == nil {
+		for _, m := range r.machines {
+			m.lies = true
+		}
+	}
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
+		return fmt.Errorf("nexus cluster init: %w: %s", err, &out)
 	}
 	return nil
 }
