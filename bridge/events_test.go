@@ -282,25 +282,55 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
+// flood is a turn of so many bytes: more than sockets hold.
+const flood = 16 << 20
+
+// floods has agents say that much, and clients lose their connection that do not read.
+func floods(r *rig, o *bridge.Options) {
+	plays(func(c *supervisortest.Child, p protocol.Prompt) {
+		const chunk = 64 << 10
+		for range flood / chunk {
+			c.Say(strings.Repeat("x", chunk))
+		}
+		c.Finish(p, "")
+	})(r, o)
+	o.WriteTimeout = 2 * time.Second // enough for the answer of create_agent
+}
+
 // A client that does not read loses its connection; the agent's turn goes on.
 func TestSlowClientLosesItsConnection(t *testing.T) {
-	const chunks, chunk = 256, 64 << 10 // 16 MiB: more than sockets hold
-	r := rigged(t, func(r *rig, o *bridge.Options) {
-		plays(func(c *supervisortest.Child, p protocol.Prompt) {
-			for range chunks {
-				c.Say(strings.Repeat("x", chunk))
-			}
-			c.Finish(p, "")
-		})(r, o)
-		o.WriteTimeout = 2 * time.Second // enough for the answer of create_agent
-	})
+	r := rigged(t, floods)
 	r.create("a")
 	ended := r.logs.seen(`"route":"events"`)
 	conn := r.dial()
 	if _, err := io.WriteString(conn, r.head("GET /agent/a/events?after=0 HTTP/1.1")+"\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	agent, err := r.sup.Agent("a")
+	loses(t, conn, ended, r, "a")
+}
+
+// So does one that reads what is another machine's, which ends its part of that.
+func TestSlowClientOfMachines(t *testing.T) {
+	_, all := clusterOf(t, floods, "a", "b")
+	all[1].create("far")
+	ended, part := all[0].logs.seen(`"route":"all_events"`), all[1].logs.seen(`"route":"all_events"`)
+	conn := all[0].dial()
+	if _, err := io.WriteString(conn, all[0].head("GET /events HTTP/1.1")+"\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(conn); lines.Text() != "event: open"; {
+		if !lines.Scan() {
+			t.Fatalf("the stream does not begin: %v", lines.Err())
+		}
+	}
+	loses(t, conn, ended, all[1], "far")
+	soon(t, "the end of the other machine's part", part)
+}
+
+// loses has an agent say more than sockets hold while a client that follows it does not read.
+func loses(t *testing.T, conn io.Reader, ended <-chan struct{}, owner *rig, name string) {
+	t.Helper()
+	agent, err := owner.sup.Agent(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,12 +341,8 @@ func TestSlowClientLosesItsConnection(t *testing.T) {
 	if got, err := turn.Wait(t.Context()); err != nil || got.Outcome != supervisor.Completed {
 		t.Fatalf("the turn ended as %v, %v", got.Outcome, err)
 	}
-	select {
-	case <-ended: // although nothing was read
-	case <-time.After(patience):
-		t.Fatal("the server still waits for the client")
-	}
-	if n, _ := io.Copy(io.Discard, conn); n >= chunks*chunk {
+	soon(t, "the end of the stream, although nothing was read", ended)
+	if n, _ := io.Copy(io.Discard, conn); n >= flood {
 		t.Errorf("the slow client got all %d bytes", n)
 	}
 }
