@@ -14,6 +14,31 @@ type (
 		Near *string `json:"near,omitzero"`
 	}
 
+	// ListNodesResult is every machine that is known to the server, sorted by name.
+	ListNodesResult struct {
+		Cluster *string `json:"cluster"` // null for a server that is in none
+		Node    string  `json:"node"`    // the machine that answers
+		// Problem is why that machine can agree on nothing with the others; null if it can.
+		Problem *string    `json:"problem"`
+		Nodes   []NodeInfo `json:"nodes"`
+	}
+
+	// NodeInfo is one machine. LastHeard is RFC 3339, UTC.
+	NodeInfo struct {
+		Node string `json:"node"`
+		// State is draining of a machine that is up and is to have no agents (drain_node), lost of one that was not heard of for 5 s, and left of
+		// one that ended.
+		State           string            `json:"state" enum:"up,draining,lost,left"`
+		Labels          map[string]string `json:"labels"`
+		Version         string            `json:"version"`
+		Processors      int               `json:"processors"`
+		MemoryBytes     *int64            `json:"memory_bytes"`      // null where the system does not tell
+		FreeMemoryBytes *int64            `json:"free_memory_bytes"` // likewise
+		Agents          int               `json:"agents"`
+		MaxAgents       *int              `json:"max_agents"` // null for no bound
+		LastHeard       string            `json:"last_heard"`
+	}
+
 	// DrainNodeParams are those of drain_node.
 	DrainNodeParams struct {
 		// The machine, by its name; the one that is asked if missing.

@@ -229,31 +229,6 @@ type (
 		Path *string `json:"path"`
 	}
 
-	// ListNodesResult is every machine that is known to the server, sorted by name.
-	ListNodesResult struct {
-		Cluster *string `json:"cluster"` // null for a server that is in none
-		Node    string  `json:"node"`    // the machine that answers
-		// Problem is why that machine can agree on nothing with the others; null if it can.
-		Problem *string    `json:"problem"`
-		Nodes   []NodeInfo `json:"nodes"`
-	}
-
-	// NodeInfo is one machine. LastHeard is RFC 3339, UTC.
-	NodeInfo struct {
-		Node string `json:"node"`
-		// State is draining of a machine that is up and is to have no agents (drain_node), lost of one that was not heard of for 5 s, and left of
-		// one that ended.
-		State           string            `json:"state" enum:"up,draining,lost,left"`
-		Labels          map[string]string `json:"labels"`
-		Version         string            `json:"version"`
-		Processors      int               `json:"processors"`
-		MemoryBytes     *int64            `json:"memory_bytes"`      // null where the system does not tell
-		FreeMemoryBytes *int64            `json:"free_memory_bytes"` // likewise
-		Agents          int               `json:"agents"`
-		MaxAgents       *int              `json:"max_agents"` // null for no bound
-		LastHeard       string            `json:"last_heard"`
-	}
-
 	// AgentInfo is one agent in a list. Times are RFC 3339, UTC.
 	AgentInfo struct {
 		AgentID string `json:"agent_id"`
@@ -492,34 +467,3 @@ type (
 		Model   string `json:"model"`
 	}
 )
-
-type (
-	// Health is the body of GET /healthz.
-	Health struct {
-		Status  string `json:"status"`  // ok or draining
-		Service string `json:"service"` // always Service
-		Version string `json:"version"`
-		// SignaturesRequired says that the server refuses requests that are not signed (SPEC §6.5).
-		SignaturesRequired bool `json:"signatures_required,omitzero"`
-		// Proof answers a challenge of the client (SPEC §6.5); "" without one.
-		Proof string `json:"proof,omitzero"`
-	}
-
-	// Readiness is the body of GET /readyz.
-	Readiness struct {
-		Status          string            `json:"status"`  // ready, unready or draining
-		Reasons         []string          `json:"reasons"` // why it is not ready; empty if it is
-		Version         string            `json:"version"`
-		ProtocolVersion int               `json:"protocol_version"` // of the child protocol
-		Agents          map[string]int    `json:"agents"`           // by state; states that no agent is in are missing
-		TurnsRunning    int               `json:"turns_running"`
-		TurnsWaiting    int               `json:"turns_waiting"`
-		Guard           string            `json:"guard"`    // means of ending whole process trees; "" if none
-		Checks          map[string]string `json:"checks"`   // by name: "ok", or what is wrong
-		Warnings        []string          `json:"warnings"` // of the configuration, which do not make it unready
-		Goroutines      int               `json:"goroutines"`
-	}
-)
-
-// Service is the name of a nexus server in GET /healthz.
-const Service = "nexus"
