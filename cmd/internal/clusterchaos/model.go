@@ -1,6 +1,7 @@
 package clusterchaos
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,54 +35,109 @@ type answer struct {
 	turns   []string // that the conversation has, by request_id
 }
 
-// entry is a send of an agent's log: how it ended, and whether the conversation has it.
-type entry struct {
-	id, outcome string
-	there       bool
+// An agent's log only grows, and its conversation was read once more when nothing went on any more. So where each send is in the log is known, and
+// the log at any time is so many of its first sends.
+
+// placed is an operation that says of how many sends the log had.
+type placed struct {
+	op
+	at       int // of a send: how many are before it in the log
+	from, to int // of what was read: how many the log may have had
 }
 
-// log is what an agent was asked, in the order in which that took effect.
-type log []entry
-
-func (l log) with(e entry) log { return append(slices.Clone(l), e) }
-
-// step is each log that an agent may have once it has answered o by a; none if it cannot have answered so.
-func (l log) step(o op, a answer) (next []any) {
-	if o.send == "" {
-		skipped := func(id string) bool {
-			return slices.Contains(o.beside, id) || o.late && slices.ContainsFunc(l, func(e entry) bool { return e.id == id && e.outcome != completed })
-		}
-		var there []string
-		for _, e := range l {
-			if e.there && !skipped(e.id) {
-				there = append(there, e.id)
-			}
-		}
-		read := slices.DeleteFunc(slices.Clone(a.turns), skipped)
-		if o.late && len(read) <= len(there) {
-			there = there[:len(read)]
-		}
-		if slices.Equal(there, read) {
-			next = append(next, l)
-		}
-		return next
-	}
-	if at := slices.IndexFunc(l, func(e entry) bool { return e.id == o.send }); at >= 0 {
-		if a.outcome == unknown || a.outcome == l[at].outcome {
-			next = append(next, l)
-		}
-		return next
-	}
-	if a.outcome == unknown {
-		next = append(next, l)
-	}
-	for _, outcome := range []string{completed, crashed, failed} {
-		if a.outcome != unknown && a.outcome != outcome {
+// place is what the operations of one agent say of its log, but for those that say nothing of its order; and what of them cannot be, whatever the order.
+func place(history []porcupine.Operation) (all []porcupine.Operation, faults []string) {
+	outcomes := map[string]string{} // of sends, as far as anybody was told
+	for _, o := range history {
+		asked, told := o.Input.(op), o.Output.(answer).outcome
+		if asked.send == "" {
 			continue
 		}
-		next = append(next, l.with(entry{o.send, outcome, true}))
-		if outcome != completed {
-			next = append(next, l.with(entry{o.send, outcome, false}))
+		if before := outcomes[asked.send]; before != unknown && told != unknown && before != told {
+			faults = append(faults, fmt.Sprintf("%s was answered as %s and as %s", asked.send, before, told))
+		}
+		outcomes[asked.send] = cmp.Or(told, outcomes[asked.send])
+	}
+	whole := last(history, outcomes)
+	if whole == nil {
+		return nil, append(faults, "its conversation was not read while nothing went on")
+	}
+	places := map[string]int{}
+	for i, id := range whole {
+		if _, twice := places[id]; twice {
+			faults = append(faults, id+" is in its conversation twice")
+		}
+		places[id] = i
+	}
+	for _, o := range history {
+		p := placed{op: o.Input.(op)}
+		if p.send == "" {
+			p.from, p.to = p.lengths(whole, o.Output.(answer).turns, outcomes)
+		} else if at, there := places[p.send]; there {
+			p.at = at
+		} else if outcomes[p.send] == completed {
+			faults = append(faults, p.send+" was answered as completed, and its conversation has it not")
+			continue
+		} else {
+			continue // a send that left nothing
+		}
+		o.Input = p
+		all = append(all, o)
+	}
+	return all, faults
+}
+
+// last is what the conversation was in the end; nil if that is not known.
+func last(history []porcupine.Operation, sent map[string]string) (turns []string) {
+	var at int64 = -1
+	for _, o := range history {
+		asked := o.Input.(op)
+		own := func(id string) bool { _, ok := sent[id]; return ok }
+		if asked.send == "" && !asked.late && o.Call > at && !slices.ContainsFunc(asked.beside, own) {
+			at, turns = o.Call, append([]string{}, o.Output.(answer).turns...)
+		}
+	}
+	return turns
+}
+
+// lengths are how many of the first sends of the whole log a conversation may have had that was read as these; from is more than to if none.
+func (o op) lengths(whole, turns []string, outcomes map[string]string) (from, to int) {
+	skipped := func(id string) bool {
+		outcome, sent := outcomes[id]
+		return slices.Contains(o.beside, id) || o.late && sent && outcome != completed
+	}
+	read := slices.DeleteFunc(slices.Clone(turns), skipped)
+	var there []string // of the first sends, those that are not skipped
+	from, to = len(whole)+1, -1
+	for n, same := 0, false; n <= len(whole); n++ {
+		if n > 0 && !skipped(whole[n-1]) {
+			there = append(there, whole[n-1])
+		}
+		if len(there) == len(read) {
+			same = slices.Equal(there, read)
+		}
+		if same && (o.late || len(there) == len(read)) {
+			from, to = min(from, n), n
+		}
+	}
+	return from, to
+}
+
+// step is how many sends the log may have once the operation was answered so; none if it cannot have been.
+func (p placed) step(n int, a answer) (next []any) {
+	switch {
+	case p.send == "":
+		if p.from <= n && n <= p.to {
+			next = append(next, n)
+		}
+	case p.at < n:
+		next = append(next, n)
+	case p.at == n:
+		next = append(next, n+1)
+		fallthrough
+	default:
+		if a.outcome == unknown { // another try has done it, or will
+			next = append(next, n)
 		}
 	}
 	return next
@@ -97,14 +153,13 @@ func byAgent(history []porcupine.Operation) map[string][]porcupine.Operation {
 	return by
 }
 
-// model is that of one agent's log.
+// model is that of one agent's log: how many sends it has.
 func model() porcupine.Model {
 	m := porcupine.NondeterministicModel{
-		Init:  func() []any { return []any{log(nil)} },
-		Step:  func(state, input, output any) []any { return state.(log).step(input.(op), output.(answer)) },
-		Equal: func(a, b any) bool { return slices.Equal(a.(log), b.(log)) },
+		Init: func() []any { return []any{0} },
+		Step: func(state, input, output any) []any { return input.(placed).step(state.(int), output.(answer)) },
 		DescribeOperation: func(input, output any) string {
-			o, a := input.(op), output.(answer)
+			o, a := input.(placed), output.(answer)
 			if o.send == "" {
 				return "read: " + strings.Join(a.turns, " ")
 			}

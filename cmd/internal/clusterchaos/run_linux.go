@@ -293,8 +293,13 @@ func (r *run) judge(report *Report) error {
 	defer r.mu.Unlock()
 	var all []porcupine.Operation
 	for agent, history := range byAgent(r.history) {
+		all = append(all, history...)
+		history, faults := place(history)
+		for _, fault := range faults {
+			r.faults = append(r.faults, agent+": "+fault)
+		}
 		result, info := porcupine.CheckOperationsVerbose(model(), history, checkTimeout)
-		if all = append(all, history...); result == porcupine.Ok {
+		if result == porcupine.Ok {
 			continue
 		}
 		path := filepath.Join(r.o.Dir, agent+".html")
