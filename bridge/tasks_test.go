@@ -351,9 +351,11 @@ func TestRepairComesFirst(t *testing.T) {
 // is refused.
 func TestTaskDirectory(t *testing.T) {
 	role := t.TempDir()
-	inside := filepath.Join(role, "src")
-	if err := os.Mkdir(inside, 0o700); err != nil {
-		t.Fatal(err)
+	inside, exchanged := filepath.Join(role, "src"), filepath.Join(role, "exchanged")
+	for _, dir := range []string{inside, exchanged} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var started sync.Map // working directories of the processes
 	r := rigged(t, func(r *rig, o *bridge.Options) {
@@ -362,7 +364,20 @@ func TestTaskDirectory(t *testing.T) {
 		plan := r.launcher.Plan
 		r.launcher.Plan = func(s supervisor.Spec, n int) supervisortest.Play {
 			started.Store(s.Cwd, true)
-			return plan(s, n)
+			play := plan(s, n)
+			other := play.Command
+			play.Command = func(c *supervisortest.Child, cmd protocol.Command) bool {
+				if _, asks := cmd.(protocol.GetState); !asks || s.Cwd == "" {
+					return other(c, cmd)
+				}
+				cwd := s.Cwd
+				if cwd == exchanged { // with a link, before the process looked
+					cwd = "/elsewhere"
+				}
+				c.Respond(cmd, map[string]any{"ok": true, "cwd": cwd})
+				return true
+			}
+			return play
 		}
 	})
 	r.create("a") // which works in /site
@@ -370,6 +385,7 @@ func TestTaskDirectory(t *testing.T) {
 		{"/", `"context":{"current_directory":"` + inside + `"}`, `"status":"success"`},
 		{"/", `"context":{"current_directory":"` + role + `"}`, `"status":"success"`},
 		{"/", `"context":{"current_directory":"/"}`, `context.current_directory`},
+		{"/", `"context":{"current_directory":"` + exchanged + `"}`, `Invalid parameter context.current_directory: ` + exchanged + ` is not in ` + role},
 		{"/", `"context":{"current_directory":"src"}`, `want an absolute path`},
 		{"/agent/a", `"context":{"current_directory":"/site"}`, `"status":"success"`},
 		{"/agent/a", `"context":{"current_directory":"/"}`, `the agent a works in /site`},
@@ -387,6 +403,7 @@ func TestTaskDirectory(t *testing.T) {
 	const plan = `"plan":{"tasks":[{"id":"t","type":"testing","description":"x"}]}`
 	for _, tt := range []struct{ params, want string }{
 		{`"pool":{"cwd":"` + role + `"},"context":{"current_directory":"` + inside + `"}`, `"status":"completed"`},
+		{`"pool":{"cwd":"` + role + `"},"context":{"current_directory":"` + exchanged + `"}`, exchanged + ` is not in ` + role},
 		{`"pool":{"cwd":"` + inside + `"},"context":{"current_directory":"` + role + `"}`, `is not in ` + inside},
 		{`"agents":["a"],"context":{"current_directory":"` + role + `"}`, `the agent a works in /site`},
 		{`"context":{"current_directory":"."}`, `want an absolute path`},
@@ -395,5 +412,8 @@ func TestTaskDirectory(t *testing.T) {
 		if !strings.Contains(body, tt.want) {
 			t.Errorf("run_plan with %s: got %s", tt.params, body)
 		}
+	}
+	if agents := r.sup.Agents(); len(agents) != 1 {
+		t.Errorf("of agents that may not work where they came to, there is %+v", agents)
 	}
 }

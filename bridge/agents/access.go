@@ -26,13 +26,17 @@ func (a Access) Resolve(ctx context.Context, id string) (*supervisor.Agent, erro
 	return a.r.Resolve(ctx, id)
 }
 
-// Certain reports why a machine of a cluster may not know of all that has become of an agent that it has: NO_QUORUM.
+// Certain reports why a machine of a cluster may not know of all that has become of an agent that it has: NO_QUORUM, or NODE_UNREACHABLE if another
+// machine has it by now.
 func (a Access) Certain(id string) error {
 	if a.r.o.Claims == nil {
 		return nil
 	}
 	if err := a.r.o.Claims.Check(); err != nil {
 		return NoQuorum(err, "which machine has %s is not certain", id)
+	}
+	if owner, known := a.r.o.Claims.Owner(id); known && owner != a.r.o.Claims.Self() {
+		return hasByNow(&rpc.ClaimedError{Agent: id, Machine: owner})
 	}
 	return nil
 }

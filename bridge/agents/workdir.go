@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -15,20 +16,42 @@ import (
 // workdirParam is where a task says the directory of its work.
 const workdirParam = "context.current_directory"
 
-// In returns what creates an agent that works in dir, nil for where p says. A directory that p has
+// CheckDir refuses that an agent that p creates works in dir, nil for where p says. A directory that p has
 // holds: dir must be in it.
-func In(p api.CreateAgentParams, dir *string) (api.CreateAgentParams, error) {
-	if dir == nil {
-		return p, nil
+func CheckDir(p api.CreateAgentParams, dir *string) error {
+	if dir != nil && p.Cwd != nil && !inside(realPath(*dir), realPath(*p.Cwd)) {
+		return outside(workdirParam, *dir, *p.Cwd)
 	}
-	if p.Cwd != nil && !inside(realPath(*dir), realPath(*p.Cwd)) {
-		return p, api.Invalid(workdirParam, "%s is not in %s, the directory that is configured or given for the agent", *dir, *p.Cwd)
-	}
-	p.Cwd = dir
-	return p, nil
+	return nil
 }
 
-// DirError is an error of the creation of an agent of In, also for a pool: one about its directory names the
+func outside(param, dir, bound string) error {
+	return api.Invalid(param, "%s is not in %s, the directory that is configured or given for the agent", dir, bound)
+}
+
+// CreateIn creates an agent as p says, that works in dir; nil for where p says. One that came to work outside of the directory that p has is destroyed before anybody
+// asks it: a program that may write there can exchange dir with a link after it was looked at.
+func CreateIn(ctx context.Context, r *Registry, c *rpc.Call, p api.CreateAgentParams, dir *string) (*supervisor.Agent, error) {
+	if dir == nil {
+		return r.CreateFor(ctx, c, p)
+	}
+	bound := p.Cwd
+	p.Cwd = dir
+	a, err := r.CreateFor(ctx, c, p)
+	if err != nil || bound == nil {
+		return a, err
+	}
+	state, err := Ask(ctx, r, a, protocol.GetState{})
+	if err == nil && !inside(state.Cwd, realPath(*bound)) {
+		err = outside("cwd", *dir, *bound)
+	}
+	if err != nil {
+		return nil, cmp.Or(r.DestroyFor(context.WithoutCancel(ctx), c, a.ID()), err)
+	}
+	return a, nil
+}
+
+// DirError is an error of CreateIn, also for a pool: one about its directory names the
 // parameter of the task.
 func DirError(err error, dir *string) error {
 	e, ok := errors.AsType[*api.ParamError](err)

@@ -58,12 +58,11 @@ func (o ofRole) Start(ctx context.Context, name string) (*supervisor.Agent, erro
 		}
 		return agents.LoadIn(ctx, o.agents, o.call, base, name, o.dir)
 	}
-	p, err := agents.In(p, o.dir)
-	if err != nil {
+	if err := agents.CheckDir(p, o.dir); err != nil {
 		return nil, err
 	}
 	p.AgentID = &name
-	a, err := o.agents.CreateFor(ctx, o.call, p)
+	a, err := agents.CreateIn(ctx, o.agents, o.call, p, o.dir)
 	return a, agents.DirError(err, o.dir)
 }
 

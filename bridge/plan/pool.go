@@ -39,8 +39,8 @@ func (r *Runner) newPool(by *rpc.Call, p api.RunPlanParams) (*pool, error) {
 		size = *asked.Size
 	}
 	dir := protocol.Value(p.Context).CurrentDirectory
-	agent, err := agents.In(asked.Agent(), dir)
-	if err != nil {
+	agent := asked.Agent()
+	if err := agents.CheckDir(agent, dir); err != nil {
 		return nil, err
 	}
 	w := &pool{r: r, by: by, make: &agent, dir: dir}
@@ -84,7 +84,7 @@ func (w *pool) worker(ctx context.Context, number int) (*supervisor.Agent, error
 	}
 	p := *w.make
 	p.AgentID = &id
-	a, err := w.r.o.Agents.CreateFor(ctx, w.by, p)
+	a, err := agents.CreateIn(ctx, w.r.o.Agents, w.by, p, w.dir)
 	if err != nil {
 		return nil, agents.DirError(api.PoolError(err), w.dir)
 	}

@@ -3,7 +3,6 @@ package main_test
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"io"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/go-json-experiment/json"
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/supervisor/cluster"

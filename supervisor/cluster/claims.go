@@ -291,6 +291,9 @@ func (n *Node) followOnce(ctx context.Context, reached <-chan nats.Status) error
 	n.mu.Lock()
 	n.bucket = bucket
 	n.mu.Unlock()
+	if err := need(asked, n, bucket); err != nil {
+		return err
+	}
 	known := map[string]Claim{} // before all of them are
 	var newest uint64           // revision among them
 	for {
@@ -298,7 +301,20 @@ func (n *Node) followOnce(ctx context.Context, reached <-chan nats.Status) error
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-reached:
+			n.mu.Lock()
+			n.behind = true
+			n.mu.Unlock()
 			return errAnew
+		case <-n.reheard:
+			asked, cancel := context.WithTimeout(ctx, leaderPatience)
+			err := need(asked, n, bucket)
+			cancel()
+			if err == nil && !caughtUp(n) {
+				err = errAnew // rather than wait until what follows the claims finds that some are missing
+			}
+			if err != nil {
+				return err
+			}
 		case entry, ok := <-watch.Updates():
 			switch {
 			case !ok:
@@ -312,6 +328,24 @@ func (n *Node) followOnce(ctx context.Context, reached <-chan nats.Status) error
 			}
 		}
 	}
+}
+
+// need asks the machine that leads the others in the claims for the last revision that there is.
+func need(ctx context.Context, n *Node, bucket jetstream.KeyValue) error {
+	status, err := bucket.Status(ctx)
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.needed, n.behind = status.(*jetstream.KeyValueBucketStatus).StreamInfo().State.LastSeq, false
+	return nil
+}
+
+func caughtUp(n *Node) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.revision >= n.needed
 }
 
 // known takes all claims that there were at a revision.

@@ -54,6 +54,12 @@ func farm(t *testing.T, n int) (machines []*machine, options []engine.Options) {
 	return machines, options
 }
 
+// counted are so many members, none of which is removed.
+type counted int
+
+func (c counted) Count() int        { return int(c) }
+func (counted) Removed(string) bool { return false }
+
 func start(t *testing.T, o engine.Options) *machine {
 	t.Helper()
 	e, err := engine.Start(o)
@@ -66,7 +72,7 @@ func start(t *testing.T, o engine.Options) *machine {
 		t.Fatal(err)
 	}
 	later := format.NewLater(nil)
-	n, err := cluster.Join(nc, cluster.Options{Later: later, Cluster: o.Name, Machine: o.Machine, Replicas: min(3, len(o.Join)), Agents: agents(7), MaxAgents: 9, Labels: map[string]string{"at": o.Listen}, Version: "v1", Shared: []string{"/srv"}, File: filepath.Join(o.Dir, "set", "machine.json")})
+	n, err := cluster.Join(nc, cluster.Options{Later: later, Cluster: o.Name, Machine: o.Machine, Members: counted(len(o.Join)), Replicas: min(3, len(o.Join)), Agents: agents(7), MaxAgents: 9, Labels: map[string]string{"at": o.Listen}, Version: "v1", Shared: []string{"/srv"}, File: filepath.Join(o.Dir, "set", "machine.json")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -349,6 +355,36 @@ func TestMinority(t *testing.T) {
 }
 
 // What is wrong with the options is said.
+// A machine that was cut off, and hears the others again, agrees with them once it knows of all claims that were made meanwhile.
+func TestBackFromACut(t *testing.T) {
+	t.Parallel()
+	machines, _ := farm(t, 3)
+	a, b := machines[0], machines[1]
+	until(t, "b hears the others", func() bool { return b.Check() == nil })
+	for range 3 {
+		c, err := a.Claim(t.Context(), "taken", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		until(t, "b knows the claim", func() bool { got, _ := b.Owner("taken"); return got == c })
+		cluster.Miss(b.Node, "taken")
+		if err := b.Check(); !errors.Is(err, cluster.ErrNoQuorum) {
+			t.Errorf("a machine that is cut off: %v", err)
+		}
+		for late := time.Now().Add(patience); b.Check() != nil; runtime.Gosched() { // without a pause in which it may learn more
+			if time.Now().After(late) {
+				t.Fatal("b does not agree with the others again")
+			}
+		}
+		if got, _ := b.Owner("taken"); got != c {
+			t.Errorf("b agrees with the others, and knows the claim %+v, not %+v", got, c)
+		}
+		if err := a.Release(t.Context(), "taken", c.Epoch); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestRefusedOptions(t *testing.T) {
 	for want, o := range map[string]cluster.Options{
 		"the name of a cluster has": {Machine: "a", Replicas: 1},

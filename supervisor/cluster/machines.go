@@ -207,8 +207,15 @@ func (n *Node) heard(message *nats.Msg) {
 func (n *Node) hear(m Machine) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	heard := n.hears()
+	heard, many := n.hears(), n.majority()
 	defer func() {
+		if !many && n.majority() { // others may have claimed meanwhile what is known here as it was
+			n.behind = true
+			select {
+			case n.reheard <- struct{}{}:
+			default:
+			}
+		}
 		if !heard && n.hears() && !n.since.IsZero() {
 			n.since = m.Heard // of those that it did not hear it knows nothing yet
 		}

@@ -45,6 +45,7 @@ type Node struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 	agreed  chan struct{} // closed once claims are known
+	reheard chan struct{} // gets a value when a majority is heard again
 
 	changing sync.Mutex // held while what is kept is changed
 
@@ -54,6 +55,8 @@ type Node struct {
 	bucket   jetstream.KeyValue // nil until agreed
 	claims   map[string]Claim   // as far as they are known here
 	revision uint64             // the last one that is known
+	needed   uint64             // the last one that there was when a majority was there again; until it is known, others are not
+	behind   bool               // needed is not known yet
 	since    time.Time          // from when on this machine has heard all that the others said; zero before claims are known
 	echo     time.Time          // when it heard last what it said itself
 	whole    time.Time          // when Check had nothing to say last
@@ -71,7 +74,7 @@ func Join(nc *nats.Conn, o Options) (*Node, error) {
 	if o.Members == nil {
 		o.Members = anyMembers{}
 	}
-	n := &Node{o: o, log: o.Log, nc: nc, tunnel: tunnel.New(nc, o.Later), process: rand.Text(), machines: map[string]Machine{}, claims: map[string]Claim{}, agreed: make(chan struct{}), whole: time.Now()}
+	n := &Node{o: o, log: o.Log, nc: nc, tunnel: tunnel.New(nc, o.Later), process: rand.Text(), machines: map[string]Machine{}, claims: map[string]Claim{}, agreed: make(chan struct{}), reheard: make(chan struct{}, 1), whole: time.Now()}
 	var err error
 	if n.kept, err = readSettings(o.File); err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", err)
@@ -147,7 +150,7 @@ func (n *Node) Check() error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.since.IsZero() || !n.majority() {
+	if n.since.IsZero() || !n.majority() || n.behind || n.revision < n.needed {
 		return ErrNoQuorum
 	}
 	return nil
