@@ -21,7 +21,7 @@ func TestSendWhileRenamed(t *testing.T) {
 			moving, goOn := make(chan struct{}, 2), make(chan struct{})
 			r := rigged(t, func(r *rig, o *bridge.Options) {
 				r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play {
-					return supervisortest.Play{Command: stateful, StopAfter: 200 * time.Millisecond}
+					return supervisortest.Play{Command: stateful, StopAfter: time.Second}
 				}
 				o.Store = withForget{o.Store, func(string) {
 					moving <- struct{}{}
@@ -29,6 +29,7 @@ func TestSendWhileRenamed(t *testing.T) {
 				}}
 			})
 			r.create("a")
+			ctx := r.ctx()
 			r.save("home/sessions/a.jsonl", []byte(savedText), 1)
 			renamed := make(chan error, 1)
 			go func() {
@@ -36,7 +37,7 @@ func TestSendWhileRenamed(t *testing.T) {
 				renamed <- err
 			}()
 			if a, err := r.sup.Agent("a"); found && err == nil {
-				for a.Info().State != supervisor.Stopping {
+				for a.Info().State != supervisor.Stopping && ctx.Err() == nil {
 					runtime.Gosched()
 				}
 			} else {
@@ -47,7 +48,7 @@ func TestSendWhileRenamed(t *testing.T) {
 			if found {
 				there = func() bool { return r.sessions.Last() == "a" } // which is said once it is found
 			}
-			for !there() && r.ctx().Err() == nil {
+			for !there() && ctx.Err() == nil {
 				runtime.Gosched()
 			}
 			close(goOn)
