@@ -271,7 +271,7 @@ func (n *Node) follow(ctx context.Context) {
 	}
 }
 
-// errAnew says that the server of NATS is another one, or the same one again: what follows the claims there may not know of this.
+// errAnew says that the server of NATS is another one, or the same one again, or reaches the others again: what follows the claims there may not know of this.
 var errAnew = errors.New("NATS was reached anew")
 
 func (n *Node) followOnce(ctx context.Context, reached <-chan nats.Status) error {
@@ -306,15 +306,7 @@ func (n *Node) followOnce(ctx context.Context, reached <-chan nats.Status) error
 			n.mu.Unlock()
 			return errAnew
 		case <-n.reheard:
-			asked, cancel := context.WithTimeout(ctx, leaderPatience)
-			err := need(asked, n, bucket)
-			cancel()
-			if err == nil && !caughtUp(n) {
-				err = errAnew // rather than wait until what follows the claims finds that some are missing
-			}
-			if err != nil {
-				return err
-			}
+			return errAnew // rather than wait until what follows the claims finds that some are missing
 		case entry, ok := <-watch.Updates():
 			switch {
 			case !ok:
@@ -330,22 +322,19 @@ func (n *Node) followOnce(ctx context.Context, reached <-chan nats.Status) error
 	}
 }
 
-// need asks the machine that leads the others in the claims for the last revision that there is.
+// need finds the last revision that there is. What the machine that leads the others in the claims says of that is not enough: it may have been cut off itself, and not
+// know yet that another one leads. So something is written, which a majority has to agree on: that an agent is given up whose name none can have.
 func need(ctx context.Context, n *Node, bucket jetstream.KeyValue) error {
-	status, err := bucket.Status(ctx)
+	m := nats.NewMsg("$KV." + bucket.Bucket() + "." + key(" "+n.o.Machine))
+	m.Header.Set("KV-Operation", "DEL")
+	ack, err := n.js.PublishMsg(ctx, m)
 	if err != nil {
 		return err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.needed, n.behind = status.(*jetstream.KeyValueBucketStatus).StreamInfo().State.LastSeq, false
+	n.needed, n.behind = ack.Sequence, false
 	return nil
-}
-
-func caughtUp(n *Node) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.revision >= n.needed
 }
 
 // known takes all claims that there were at a revision.

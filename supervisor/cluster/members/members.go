@@ -27,6 +27,8 @@ const (
 	tellPatience = 5 * time.Second
 	// lookEvery is how often is looked how many machines there are to be.
 	lookEvery = 2 * time.Second
+	// aloneLooks is how often NATS must be seen in no group until it is said that it does not count this machine.
+	aloneLooks = 5
 	// changeTries is how often the register is changed again that another machine has changed meanwhile, changePause between two.
 	changeTries = 20
 	changePause = 100 * time.Millisecond
@@ -64,6 +66,7 @@ type Members struct {
 	mu        sync.Mutex      // guards what follows
 	count     int             // of machines
 	uncounted bool            // this one is not among them
+	alone     int             // how often NATS was seen in no group, one after the other
 	removed   cluster.Removed // never changed, but replaced
 }
 

@@ -73,11 +73,18 @@ func peerID(machine string) string {
 // recount asks this machine's server how many machines there are to be. Until it answers, what was known counts.
 func (m *Members) recount(ctx context.Context) {
 	all, err := m.meta(ctx)
-	if err != nil || all.Size == 0 {
+	if err != nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if all.Size == 0 { // it has just begun; or it has no group any more, as it was removed, and none has let it in again
+		if m.alone++; m.alone >= aloneLooks {
+			m.uncounted = true
+		}
+		return
+	}
+	m.alone = 0
 	m.count, m.uncounted = all.Size, all.Leader != "" && all.Size == len(all.Peers)
 }
 
