@@ -148,6 +148,12 @@ func TestLoadBroken(t *testing.T) {
 			dir := filepath.Dir(path)
 			return errors.Join(os.Remove(dir), os.Symlink(filepath.Dir(secret), dir))
 		}},
+		{"a project that is a link by now", "mcp.json: is a symbolic link", func(path string) error {
+			project := filepath.Dir(filepath.Dir(path))
+			other := project + ".other"
+			return errors.Join(os.MkdirAll(filepath.Join(other, ".nexus3"), 0o700), os.WriteFile(filepath.Join(other, ".nexus3", "mcp.json"), []byte(`{"mcpServers":{"linked":{"command":"x"}}}`), 0o600),
+				os.RemoveAll(project), os.Symlink(other, project))
+		}},
 		{"too much", "mcp.json: is larger than 1048576 bytes", func(path string) error { return os.WriteFile(path, make([]byte, 1<<20+1), 0o600) }},
 	}
 	if os.Geteuid() == 0 { // only root can give files away

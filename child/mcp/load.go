@@ -16,7 +16,7 @@ import (
 type Files struct {
 	Personal string // path; "" for none
 	// Project is DIR/.nexus3/mcp.json of the project in DIR, out of which no link
-	// is followed; "" for none.
+	// is followed; "" for none. DIR is absolute, and no link leads through it.
 	Project string
 	// Environ has the variables that the personal file asks for with ${NAME}, as
 	// NAME=VALUE. It should have no key of a provider.
@@ -87,7 +87,7 @@ func read(path string, project bool) ([]byte, error) {
 		return safefile.ReadLinked(path, mcpfile.MaxSize)
 	}
 	dir := filepath.Dir(path)
-	root, err := safefile.OpenRoot(filepath.Dir(dir))
+	root, err := safefile.OpenRealRoot(filepath.Dir(dir))
 	if err != nil {
 		return nil, err
 	}

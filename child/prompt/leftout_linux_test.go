@@ -51,6 +51,32 @@ func TestWhatIsNoFileIsLeftOut(t *testing.T) {
 	}
 }
 
+// A program of the agent may put a link in the place of the working directory, or of one above
+// it, after the directory was checked: the files of another directory once became its prompt.
+func TestWorkIsALink(t *testing.T) {
+	for _, tt := range []struct{ name, link, cwd string }{
+		{"the directory", "work/c", "work/c"},
+		{"one above it", "work", "work/c"},
+		{"the project's root", "work", "work"},
+		{"a directory below the root of a project that is a link", "repo", "repo/c"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := tree(t, map[string]string{"work/d/x": "", "victim/NEXUS.md": "secret", "victim/.git/HEAD": "", "victim/c/NEXUS.md": "secret"})
+			link := filepath.Join(dir, tt.link)
+			if err := errors.Join(os.RemoveAll(link), os.Symlink(filepath.Join(dir, "victim"), link)); err != nil {
+				t.Fatal(err)
+			}
+			got, err := prompt.Load(prompt.Options{Cwd: filepath.Join(dir, tt.cwd)})
+			if err != nil || got.Text != prompt.Default || len(got.LeftOut) != 1 {
+				t.Fatalf("got %q without %v, %v", got.Text, got.LeftOut, err)
+			}
+			if want := "open " + link + ": is a symbolic link"; !strings.HasSuffix(got.LeftOut[0].Error(), want) {
+				t.Errorf("left out: %v, want %s", got.LeftOut[0], want)
+			}
+		})
+	}
+}
+
 // A working directory that has become a named pipe is not waited for.
 func TestWorkIsAPipe(t *testing.T) {
 	work := filepath.Join(t.TempDir(), "work")

@@ -77,7 +77,8 @@ type Options struct {
 	// File holds the prompt and must exist; "" for none.
 	File string
 	// Home and Cwd are the directories of the personal layer and of the last
-	// one of the project; "" for none.
+	// one of the project; "" for none. No symbolic link leads through Cwd: where
+	// one does all the same, it was put there later, and the project's files are left out.
 	Home string
 	Cwd  string
 }
@@ -133,7 +134,7 @@ func (p *Prompt) addProject(cwd, home string) {
 	leaveOut := func(err error) { p.LeftOut = append(p.LeftOut, err) }
 	top, foreign := projectRoot(cwd)
 	p.LeftOut = append(p.LeftOut, foreign...)
-	root, err := safefile.OpenRoot(top)
+	root, err := safefile.OpenRealRoot(top)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}

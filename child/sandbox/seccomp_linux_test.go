@@ -17,6 +17,7 @@ func TestCalls(t *testing.T) {
 		"add_key": unix.SYS_ADD_KEY, "accept": unix.SYS_ACCEPT, "clone3": unix.SYS_CLONE3, "getpid": unix.SYS_GETPID,
 		"open_tree": unix.SYS_OPEN_TREE, "open_tree_attr": unix.SYS_OPEN_TREE_ATTR,
 		"listmount": unix.SYS_LISTMOUNT, "statmount": unix.SYS_STATMOUNT, "pidfd_open": unix.SYS_PIDFD_OPEN, "quotactl_fd": unix.SYS_QUOTACTL_FD,
+		"memfd_secret": unix.SYS_MEMFD_SECRET, "memfd_create": unix.SYS_MEMFD_CREATE,
 	}
 	wants := map[string]string{
 		"io_uring_setup": "false function not implemented", "ptrace": "false operation not permitted",
@@ -24,6 +25,7 @@ func TestCalls(t *testing.T) {
 		"add_key": "false operation not permitted", "clone3": "false function not implemented", "getpid": "true errno 0",
 		"open_tree": "false operation not permitted", "open_tree_attr": "false operation not permitted",
 		"pidfd_open": "false function not implemented", "listmount": "false function not implemented", "statmount": "false function not implemented", "quotactl_fd": "false operation not permitted",
+		"memfd_secret": "false function not implemented", "memfd_create": "false bad address",
 	}
 	p := newPlace(t)
 	for name, number := range calls {

@@ -1,6 +1,7 @@
 package toolenv
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -22,13 +23,11 @@ import (
 const (
 	// defaultHomeBytes is how much a home holds where nobody says it.
 	defaultHomeBytes = 4 << 30
-	// maxHomeEntries and maxHomeDepth bound what a measurement looks at; a home with more is too large.
+	// maxHomeEntries and maxHomeDepth bound what a measurement looks at: what is beyond is removed.
 	maxHomeEntries = 1_000_000
 	maxHomeDepth   = 128
 	// measureShare is how many times longer than a measurement programs run before the next.
 	measureShare = 4
-	// tooLarge is the size of what is not measured to its end, in bytes.
-	tooLarge = 1 << 40
 	// maxEmptied is how many parts that were removed are named, in at most maxEmptiedName bytes each.
 	maxEmptied     = 10
 	maxEmptiedName = 100
@@ -56,12 +55,13 @@ type part struct {
 	cache bool
 	bytes uint64
 	used  time.Time // the newest time in it
+	over  string    // why it was not measured to its end: what it has; "" if it was
 }
 
-// prune measures the home after a program that ran so long, and empties its oldest caches, and
-// then the oldest of what lies beside them, while it holds more than it may. The text, a line
-// in brackets with a newline before it, says so. A home is not measured before programs have
-// run four times as long as the last measurement took.
+// prune measures the home after a program that ran so long, and removes what cannot be measured,
+// then its oldest caches, and then the oldest of what lies beside them, while it holds more than
+// it may. The text, a line in brackets with a newline before it, says so. A home is not measured
+// before programs have run four times as long as the last measurement took.
 func (h *home) prune(ran time.Duration) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,23 +71,40 @@ func (h *home) prune(ran time.Duration) string {
 	began := time.Now()
 	emptied, err := h.shrink()
 	h.ran, h.measured = 0, time.Since(began)
-	var text string
-	if more := len(emptied) - maxEmptied; more > 0 {
-		emptied = append(emptied[:maxEmptied], fmt.Sprintf("and %d more", more))
-	}
-	if len(emptied) > 0 {
-		text = fmt.Sprintf("\n[the home of this agent's programs held more than %s, so what was used least recently was removed: %s; a program makes or fetches it again when it needs it]",
-			size(h.limit), strings.Join(emptied, ", "))
-	}
+	text := h.account(emptied)
 	if err != nil {
 		text += fmt.Sprintf("\n[the home of this agent's programs cannot be measured: %v]", err)
 	}
 	return text
 }
 
-// shrink is prune without words: it names what it removed. No link leads it out of the home:
+// account says what was removed, and why; "" if nothing was.
+func (h *home) account(emptied []part) string {
+	if len(emptied) == 0 {
+		return ""
+	}
+	what := "what was used least recently"
+	var why, names []string
+	for _, p := range emptied {
+		reason, held := "more than "+size(h.limit), size(p.bytes)
+		if p.over != "" {
+			reason, held, what = p.over+", which cannot be measured", p.over, "this"
+		}
+		if !slices.Contains(why, reason) {
+			why = append(why, reason)
+		}
+		names = append(names, fmt.Sprintf("%s (%s)", textcut.Clip(textcut.Name(p.name), maxEmptiedName), held))
+	}
+	if more := len(names) - maxEmptied; more > 0 {
+		names = append(names[:maxEmptied], fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("\n[the home of this agent's programs held %s, so %s was removed: %s; a program makes or fetches it again when it needs it]",
+		strings.Join(why, "; and "), what, strings.Join(names, ", "))
+}
+
+// shrink is prune without words: it returns what it removed. No link leads it out of the home:
 // the agent's programs may make any there, also while it works.
-func (h *home) shrink() (emptied []string, err error) {
+func (h *home) shrink() (emptied []part, err error) {
 	_ = os.Chmod(h.dir, 0o700) // a program may have closed it; opening says what is wrong
 	root, err := safefile.OpenRoot(h.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,16 +130,10 @@ func (h *home) shrink() (emptied []string, err error) {
 		total += p.bytes
 	}
 	slices.SortFunc(parts, func(a, b part) int {
-		if a.cache != b.cache {
-			if a.cache {
-				return -1
-			}
-			return 1
-		}
-		return a.used.Compare(b.used)
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), a.used.Compare(b.used))
 	})
 	for _, p := range parts {
-		if total <= h.limit {
+		if p.over == "" && total <= h.limit {
 			break
 		}
 		aside := removed + rand.Text()
@@ -131,9 +142,20 @@ func (h *home) shrink() (emptied []string, err error) {
 		}
 		h.discard.Discard(filepath.Join(h.dir, aside))
 		total -= p.bytes
-		emptied = append(emptied, fmt.Sprintf("%s (%s)", textcut.Clip(textcut.Name(p.name), maxEmptiedName), size(p.bytes)))
+		emptied = append(emptied, p)
 	}
 	return emptied, nil
+}
+
+// rank is lower for what is removed earlier.
+func (p part) rank() int {
+	switch {
+	case p.over != "":
+		return 0
+	case p.cache:
+		return 1
+	}
+	return 2
 }
 
 // measure finds the parts of a home and how large they are.
@@ -166,7 +188,7 @@ func (m *measurement) part(name string, info fs.FileInfo, cache bool) part {
 }
 
 // add adds a file, or a directory with all that is in it, to a part. What cannot be looked at
-// counts for nothing; what is too much counts as too large.
+// counts for nothing; what is too much has no size.
 func (m *measurement) add(p *part, name string, info fs.FileInfo, depth int) {
 	if info.ModTime().After(p.used) {
 		p.used = info.ModTime()
@@ -176,21 +198,34 @@ func (m *measurement) add(p *part, name string, info fs.FileInfo, depth int) {
 		return
 	}
 	p.bytes += block
-	if depth == maxHomeDepth || m.entries > maxHomeEntries {
-		p.bytes = tooLarge
+	switch {
+	case m.entries > maxHomeEntries:
+		p.over = tooMany
+	case depth == maxHomeDepth:
+		p.over = tooDeep
+	}
+	if p.over != "" {
 		return
 	}
 	_ = m.each(name, func(name string, info fs.FileInfo) error {
 		m.add(p, name, info, depth+1)
 		if m.entries++; m.entries > maxHomeEntries {
-			p.bytes = tooLarge
-			return errTooMany
+			p.over = tooMany
+		}
+		if p.over != "" {
+			return errOver
 		}
 		return nil
 	})
 }
 
-var errTooMany = errors.New("too many files")
+// Why a part is not measured to its end.
+var (
+	tooMany = fmt.Sprintf("more than %d files", maxHomeEntries)
+	tooDeep = fmt.Sprintf("directories nested more than %d deep", maxHomeDepth)
+)
+
+var errOver = errors.New("it is not measured to its end")
 
 // open opens a directory, or nothing. A program may have closed it, for nobody to measure it.
 func (m *measurement) open(dir string) (*os.File, error) {
@@ -231,10 +266,7 @@ func (m *measurement) each(dir string, visit func(name string, info fs.FileInfo)
 
 // size is a number of bytes for a person.
 func size(bytes uint64) string {
-	switch {
-	case bytes >= tooLarge:
-		return "too much to measure"
-	case bytes >= 1<<30:
+	if bytes >= 1<<30 {
 		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 	}
 	return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))

@@ -115,6 +115,20 @@ func TestTheHomeIsBounded(t *testing.T) {
 	}
 }
 
+// What is too deep to be measured is removed for that, which the text says, and nothing else is: it
+// once was of more than the bound, and all that was older went before it.
+func TestWhatIsTooDeepIsRemoved(t *testing.T) {
+	s, _ := homeSite(t, "sandboxed", 0)
+	got := s.shell("cd; mkdir -p .cache/old d; touch -d 2001-01-01 .cache/old; cd d; for i in $(seq 130); do mkdir e && cd e; done")
+	const deep = "directories nested more than 128 deep"
+	if want := "\n[the home of this agent's programs held " + deep + ", which cannot be measured, so this was removed: d (" + deep + "); "; !strings.Contains(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := s.shell("ls -A ~ ~/.cache | xargs echo"); !strings.Contains(got, ".cache: old\n") || strings.Contains(got, " d ") {
+		t.Errorf("left: %q", got)
+	}
+}
+
 // Of much that is removed not all is named, and no name acts on the line.
 func TestFewOfWhatIsRemovedAreNamed(t *testing.T) {
 	s, _ := homeSite(t, "sandboxed", 1<<20)
@@ -140,7 +154,7 @@ func TestEmptyingStaysInTheHome(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s, home := homeSite(t, "sandboxed", 1<<20)
 			got := s.shell("cd; mkdir .cache; " + strings.ReplaceAll(tt.command, "OUTSIDE", s.outside))
-			if !strings.Contains(got, "was used least recently was removed: ") {
+			if !strings.Contains(got, " was removed: ") {
 				t.Errorf("got %q", got)
 			}
 			if secret, err := os.ReadFile(s.outside + "/secret.txt"); string(secret) != "secret" {

@@ -9,7 +9,8 @@
 //	dir, err := safefile.MakeDir(parent)                    // a directory of this process alone
 //
 // Open refuses links, directories, pipes, sockets and devices, and waits for none of
-// them. It follows links among the directories of a path: a home may be one. OpenLinked
+// them. It follows links among the directories of a path: a home may be one. OpenRealRoot,
+// for a directory that was checked, follows none at all. OpenLinked
 // and OpenIn also follow links to the file, OpenIn none that leads out of its root. OpenNamed,
 // for what a person names, opens pipes too that the process was started with. OpenIn
 // and ReadOwn refuse what belongs to another user: their directory may be one that all may

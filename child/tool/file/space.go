@@ -116,7 +116,7 @@ func (s Space) find(attempt, asked string, write bool) (*place, error) {
 		return nil, fmt.Errorf("%s %s: the working directory is gone: %s", attempt, asked, s.Cwd)
 	}
 	top = nearestDir(top) // it may be a file, or nothing yet
-	root, err := safefile.OpenRoot(top)
+	root, err := safefile.OpenRealRoot(top)
 	if err != nil {
 		return nil, explain(attempt, asked, err)
 	}
@@ -315,7 +315,7 @@ func explain(attempt, asked string, err error) error {
 		return err
 	}
 	switch cause := bare(err); {
-	case escapes(cause):
+	case escapes(cause), errors.Is(cause, safefile.ErrLinked):
 		return outside(asked)
 	case errors.Is(cause, fs.ErrNotExist):
 		return fmt.Errorf("%s %s: there is no such file or directory", attempt, asked)

@@ -33,6 +33,45 @@ func swapTime(t *testing.T) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
+// While somebody swaps the working directory itself for a link, no file of another directory is read.
+func TestSwappedTop(t *testing.T) {
+	r := newRoom(t)
+	dir, link := filepath.Join(r.dir, "dir"), filepath.Join(r.dir, "link")
+	r.must(os.Mkdir(dir, 0o700))
+	r.must(os.WriteFile(filepath.Join(dir, "f"), []byte("inside"), 0o600))
+	r.must(os.WriteFile(filepath.Join(r.outside, "f"), []byte("SECRET"), 0o600))
+	r.must(os.Symlink(r.outside, link))
+	stop := make(chan struct{})
+	var swapping sync.WaitGroup
+	swapping.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	end := time.Now().Add(swapTime(t) / 2)
+	for time.Now().Before(end) {
+		f, _, err := file.Open(file.Space{Cwd: dir}, "f")
+		if err != nil {
+			continue
+		}
+		if text, err := io.ReadAll(f); string(text) != "inside" {
+			t.Errorf("read %q, %v", text, err)
+			break
+		}
+		f.Close()
+	}
+	close(stop)
+	swapping.Wait()
+}
+
 // While somebody swaps directories and files for symbolic links that lead out,
 // or to what is blocked, no tool reads, lists, finds or changes what is there. None waits
 // for the other end of a named pipe.
