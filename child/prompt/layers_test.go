@@ -1,7 +1,6 @@
 package prompt_test
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -37,9 +36,9 @@ func TestLayers(t *testing.T) {
 		"NEXUS.md": "above", "repo/.git/HEAD": "", "repo/NEXUS.md": "top", "repo/a/b/NEXUS.md": "deep", "repo/c/NEXUS.md": " \n",
 		"tree/.git": "gitdir: elsewhere", "tree/NEXUS.md": "worktree", "tree/sub/file": "",
 		"others/.git/HEAD": "", "others/CLAUDE.md": "claude", "others/AGENTS.md": "agents", "others/NEXUS.md": "nexus",
-		"others/copy/CLAUDE.md": "same", "others/copy/AGENTS.md": "same",
+		"others/link/docs/agents.md": "linked", "others/copy/CLAUDE.md": "same", "others/copy/AGENTS.md": "same",
 	})
-	if err := errors.Join(os.Mkdir(dir+"/others/link", 0o700), os.Symlink("../AGENTS.md", dir+"/others/link/CLAUDE.md")); err != nil {
+	if err := os.Symlink("docs/agents.md", dir+"/others/link/CLAUDE.md"); err != nil {
 		t.Fatal(err)
 	}
 	home := tree(t, map[string]string{"NEXUS.md": "personal", "x/file": ""})
@@ -68,9 +67,9 @@ func TestLayers(t *testing.T) {
 			[]string{dir + "/others/CLAUDE.md", dir + "/others/AGENTS.md", dir + "/others/NEXUS.md", dir + "/others/copy/CLAUDE.md"},
 		},
 		{
-			"a link within the project", "", dir + "/others/link",
+			"a link to what is below its directory", "", dir + "/others/link",
 			"claude\n\n# Instructions of this project" + prevail + "agents\n\n# Instructions of this project" + prevail +
-				"nexus\n\n# Instructions for link" + prevail + "agents",
+				"nexus\n\n# Instructions for link" + prevail + "linked",
 			[]string{dir + "/others/CLAUDE.md", dir + "/others/AGENTS.md", dir + "/others/NEXUS.md", dir + "/others/link/CLAUDE.md"},
 		},
 		{"a directory that is not there", home, dir + "/none", "personal", []string{home + "/NEXUS.md"}},

@@ -77,6 +77,25 @@ func TestWorkIsALink(t *testing.T) {
 	}
 }
 
+// A link leads to nothing beside its directory, be it of the same project: in its own directory a
+// sandboxed agent makes links to files that it may not read.
+func TestALinkToWhatIsBesideIsLeftOut(t *testing.T) {
+	for _, target := range []string{"../secret", "../AGENTS.md", "../a/../secret", "sub/../../secret", "sub/up/secret", "hop"} {
+		t.Run(target, func(t *testing.T) {
+			dir := tree(t, map[string]string{".git/HEAD": "", "secret": "secret", "AGENTS.md": "top", "a/AGENTS.md": "of a", "a/sub/x": ""})
+			a := filepath.Join(dir, "a")
+			if err := errors.Join(os.Symlink(target, a+"/NEXUS.md"), os.Symlink("../..", a+"/sub/up"), os.Symlink("../secret", a+"/hop")); err != nil {
+				t.Fatal(err)
+			}
+			got, err := prompt.Load(prompt.Options{Cwd: a})
+			const want = "top\n\n# Instructions for a (they prevail over those above)\n\nof a"
+			if err != nil || got.Text != want || len(got.LeftOut) != 1 || !strings.Contains(got.LeftOut[0].Error(), a+"/NEXUS.md: path escapes") {
+				t.Errorf("got %q without %v, %v", got.Text, got.LeftOut, err)
+			}
+		})
+	}
+}
+
 // A working directory that has become a named pipe is not waited for.
 func TestWorkIsAPipe(t *testing.T) {
 	work := filepath.Join(t.TempDir(), "work")

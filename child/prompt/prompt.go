@@ -9,7 +9,7 @@
 // the nearest has the last word, and in a directory NEXUS.md; with none, a built-in prompt
 // stands in.
 // Functions keep no state. A file must be regular and UTF-8 text, all files together
-// at most MaxSize, and no link leads out of a project. A file of the project that is
+// at most MaxSize, and no link leads out of the directory of a project in which it stands. A file of the project that is
 // anything else is left out, as the agent itself may have put it there; one of the
 // home is an error. No file is waited for. A .git or a file of the project that belongs
 // neither to our user nor to root is left out, too: any user may make one in a directory
@@ -26,7 +26,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -128,27 +127,15 @@ func layers(o Options) (p Prompt, err error) {
 	return p, nil
 }
 
-// addProject adds the layers of the project that cwd lies in. No link leads
-// out of it.
+// addProject adds the layers of the project that cwd lies in.
 func (p *Prompt) addProject(cwd, home string) {
-	leaveOut := func(err error) { p.LeftOut = append(p.LeftOut, err) }
-	top, foreign := projectRoot(cwd)
-	p.LeftOut = append(p.LeftOut, foreign...)
-	root, err := safefile.OpenRealRoot(top)
-	if errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	if err != nil {
-		leaveOut(fmt.Errorf("read system prompt: %w", err))
-		return
-	}
-	defer func() { _ = root.Close() }() // nothing was written
+	top, leftOut := projectRoot(cwd)
+	p.LeftOut = append(p.LeftOut, leftOut...)
 	below, err := filepath.Rel(top, cwd)
 	if err != nil {
-		leaveOut(fmt.Errorf("read system prompt: %w", err))
+		p.leaveOut(err)
 		return
 	}
-	open := func(name string) (*os.File, error) { return safefile.OpenIn(root, filepath.FromSlash(name)) }
 	dirs := []string{"."}
 	if below != "." {
 		parts := strings.Split(filepath.ToSlash(below), "/")
@@ -156,30 +143,58 @@ func (p *Prompt) addProject(cwd, home string) {
 			dirs = append(dirs, strings.Join(parts[:i+1], "/"))
 		}
 	}
+	foreign := "" // the first directory below top that is another user's
 	for _, dir := range dirs {
 		if filepath.Join(top, dir) == home {
 			continue // it came first
 		}
-		head := "# Instructions of this project (they prevail over those above)"
-		if dir != "." {
-			head = "# Instructions for " + dir + " (they prevail over those above)"
+		root, err := safefile.OpenRealRoot(filepath.Join(top, dir))
+		if errors.Is(err, fs.ErrNotExist) {
+			return
 		}
-		var here []string // one is often a link to the other, or a copy
-		for _, file := range fileNames {
-			name := strings.TrimPrefix(dir+"/"+file, "./")
-			text, err := p.read(open, name, top)
-			if err != nil {
-				leaveOut(err)
-			}
-			if errors.Is(err, syscall.ENOTDIR) { // nor are there others
-				break
-			}
-			if err == nil && !slices.Contains(here, text) {
-				here = append(here, text)
-				p.add(text, filepath.Join(top, filepath.FromSlash(name)), head)
-			}
+		if err != nil {
+			p.leaveOut(err)
+			return
+		}
+		if info, err := root.Stat("."); dir != "." && foreign == "" && (err != nil || !safefile.OursOrRoots(info)) {
+			foreign = dir
+		}
+		p.addDirectory(root, top, dir, foreign)
+		_ = root.Close() // nothing was written
+	}
+}
+
+// addDirectory adds the layers of one directory of a project. No link leads out of it: the agent may
+// have made one in its own directory to what it may not read beside that.
+func (p *Prompt) addDirectory(root *os.Root, top, dir, foreign string) {
+	open := func(name string) (*os.File, error) {
+		name = filepath.Base(name)
+		if _, err := root.Lstat(name); err != nil || foreign == "" {
+			return safefile.OpenIn(root, name)
+		}
+		return nil, fmt.Errorf("is in %s, which %w", foreign, safefile.ErrForeign)
+	}
+	head := "# Instructions of this project (they prevail over those above)"
+	if dir != "." {
+		head = "# Instructions for " + dir + " (they prevail over those above)"
+	}
+	var here []string // one is often a link to the other, or a copy
+	for _, file := range fileNames {
+		name := strings.TrimPrefix(dir+"/"+file, "./")
+		text, err := p.read(open, name, top)
+		if err != nil {
+			p.LeftOut = append(p.LeftOut, err)
+			continue
+		}
+		if !slices.Contains(here, text) {
+			here = append(here, text)
+			p.add(text, filepath.Join(top, filepath.FromSlash(name)), head)
 		}
 	}
+}
+
+func (p *Prompt) leaveOut(err error) {
+	p.LeftOut = append(p.LeftOut, fmt.Errorf("read system prompt: %w", err))
 }
 
 // projectRoot is the nearest directory from cwd upwards that has a .git, or cwd
