@@ -42,8 +42,8 @@ var liar = map[string]struct {
 
 // clock is the wall clock of a process as it is told.
 type clock struct {
-	pid int
-	at  int64 // where the function is in the memory of the process
+	memory *os.File // of the process; opened before it may forbid that
+	at     int64    // where the function is in it
 }
 
 // errNoLie says that clocks cannot be made to lie here.
@@ -70,7 +70,11 @@ func startWithClock(cmd *exec.Cmd, lie time.Duration) (*clock, error) {
 		_ = cmd.Process.Kill()
 		return nil, errors.Join(fmt.Errorf("start %s: it did not stop at its start", cmd.Path), err, cmd.Wait())
 	}
-	at, err := clockFunction(pid, len(by.code))
+	var at int64
+	memory, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_RDWR, 0)
+	if err == nil {
+		at, err = clockFunction(memory, pid, len(by.code))
+	}
 	if err == nil {
 		code := slices.Clone(by.code)
 		copy(code[by.lie:], seconds(lie))
@@ -78,13 +82,14 @@ func startWithClock(cmd *exec.Cmd, lie time.Duration) (*clock, error) {
 	}
 	if detached := unix.PtraceDetach(pid); detached != nil {
 		_ = cmd.Process.Kill()
-		return nil, errors.Join(err, detached, cmd.Wait())
+		return nil, errors.Join(err, detached, memory.Close(), cmd.Wait())
 	}
 	if err != nil {
 		_ = cmd.Process.Kill()
+		_ = memory.Close()
 		return nil, errors.Join(fmt.Errorf("%w: %w", errNoLie, err), cmd.Wait())
 	}
-	return &clock{pid, at}, nil
+	return &clock{memory, at}, nil
 }
 
 // set has the wall clock of the process be that of the machine and so much. Of no clock it sets none. It is an error if the process has
@@ -93,18 +98,20 @@ func (c *clock) set(lie time.Duration) error {
 	if c == nil {
 		return nil
 	}
-	memory, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", c.pid), os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer memory.Close()
 	by := liar[runtime.GOARCH]
 	begins := make([]byte, by.lie)
-	if _, err := memory.ReadAt(begins, c.at); err != nil || !bytes.Equal(begins, by.code[:by.lie]) {
-		return errors.Join(fmt.Errorf("the wall clock of process %d is that of the machine", c.pid), err)
+	if _, err := c.memory.ReadAt(begins, c.at); err != nil || !bytes.Equal(begins, by.code[:by.lie]) {
+		return errors.Join(errors.New("the wall clock of the process is that of the machine"), err)
 	}
-	_, err = memory.WriteAt(seconds(lie), c.at+int64(by.lie))
+	_, err := c.memory.WriteAt(seconds(lie), c.at+int64(by.lie))
 	return err
+}
+
+// close gives up a clock; nil is none.
+func (c *clock) close() {
+	if c != nil {
+		_ = c.memory.Close()
+	}
 }
 
 // seconds are those of a lie as the function has them.
@@ -112,8 +119,8 @@ func seconds(lie time.Duration) []byte {
 	return binary.NativeEndian.AppendUint64(nil, uint64(int64(lie/time.Second)))
 }
 
-// clockFunction is where the process has clock_gettime, which must have so many bytes and be aligned as the code expects.
-func clockFunction(pid, size int) (at int64, err error) {
+// clockFunction is where the process has clock_gettime in its memory, which must have so many bytes and be aligned as the code expects.
+func clockFunction(memory *os.File, pid, size int) (at int64, err error) {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
 		return 0, err
@@ -129,11 +136,6 @@ func clockFunction(pid, size int) (at int64, err error) {
 	if base == 0 {
 		return 0, errors.New("there is no vDSO")
 	}
-	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
-	if err != nil {
-		return 0, err
-	}
-	defer memory.Close()
 	image := make([]byte, end-base)
 	if _, err := memory.ReadAt(image, base); err != nil {
 		return 0, fmt.Errorf("read the vDSO: %w", err)

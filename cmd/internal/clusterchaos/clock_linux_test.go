@@ -57,6 +57,7 @@ func TestClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer c.close()
 	lines := bufio.NewReader(out)
 	for i, lie := range []time.Duration{-time.Hour, 0, 5 * time.Hour, -30 * 24 * time.Hour, 0} {
 		if i > 0 {

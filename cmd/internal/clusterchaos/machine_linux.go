@@ -88,6 +88,7 @@ func (m *machine) start() error {
 	go func() { // kill and stop wait for ended
 		defer close(ended)
 		err := cmd.Wait()
+		lying.close()
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.cmd == cmd {

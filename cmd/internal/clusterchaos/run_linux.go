@@ -174,7 +174,8 @@ func (r *run) certify(args []string) error {
 		return cmd
 	}
 	cmd := command()
-	_, err := startWithClock(cmd, -2*farthestLie)
+	c, err := startWithClock(cmd, -2*farthestLie)
+	defer c.close()
 	if errors.Is(err, errNoLie) {
 		r.missing = append(r.missing, "wall clocks do not jump: "+err.Error())
 		cmd = command()
