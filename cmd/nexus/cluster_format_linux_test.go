@@ -59,12 +59,13 @@ func TestClusterLaterFormat(t *testing.T) {
 	if e := gjson.Get(s.call("/", "create_agent", `{"agent_id":"worker"}`), "error"); !strings.Contains(e.Raw, "upgrade it") {
 		t.Errorf("made anew: %s", e.Raw)
 	}
-	if n := strings.Count(s.log.String(), want); n != 1 {
-		t.Errorf("the log says it %d times", n)
-	}
 	laterRun(t, s, nats)
 	laterMachine(t, s, nats)
 	laterRates(t, s, nats, rates)
+	s.end()
+	if n := strings.Count(s.log.String(), want); n != 1 {
+		t.Errorf("the log says it %d times", n)
+	}
 }
 
 // tell publishes a text to the machines of the farm.
