@@ -56,7 +56,9 @@ test-long: build ## tests of whole programs that take long: several machines tha
 
 soak: fuzz chaos ## what takes longer: whole kill tests and races, fuzzing, chaos
 	bin/nexus chaos --cluster 3 --minutes 1 --seed 1
-	NEXUS_BIN='$(CURDIR)/bin' $(GO) test -count=1 -parallel 8 -timeout 40m $$(grep -rl --include='*_test.go' 'testing\.Short()' . | xargs -n1 dirname | sort -u)
+	@files=$$(grep -rl --include='*_test.go' 'testing\.Short()' .); \
+	tests=$$(awk '/^func / { test = $$2; sub(/[(].*/, "", test) } /testing[.]Short[(]/ { print test }' $$files | sort -u | paste -sd '|' -); set -x; \
+	NEXUS_BIN='$(CURDIR)/bin' $(GO) test -count=1 -parallel 8 -timeout 40m -run "^($$tests)$$" $$(dirname $$files | sort -u)
 
 foreign: build ## programs in other languages: a parent of nexus-child, the clients (need node, python3)
 	@if command -v node >/dev/null; then node fixtures/parent/parent.mjs bin/nexus-child; \

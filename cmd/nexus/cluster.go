@@ -421,6 +421,9 @@ func (m *membership) apart() string {
 	if err := m.node.Check(); err != nil {
 		return err.Error()
 	}
+	if !m.register.Known() {
+		return "what the machines keep together is not read yet"
+	}
 	if !m.members.Counts() {
 		return "this machine was removed lately and is counted again within five minutes; until then the others must do without it"
 	}

@@ -42,7 +42,14 @@ func refused(format string, args ...any) error { return &RefusedError{fmt.Sprint
 //
 // A machine that is up is refused unless it drains and has given away all agents, or force says so. Its server ends then.
 func (m *Members) Remove(ctx context.Context, n *cluster.Node, agents Agents, machine string, force bool) (Removal, error) {
-	if !m.Removed(machine) {
+	if err := m.o.Register.Wait(ctx); err != nil {
+		return Removal{}, err
+	}
+	removed, _, err := m.read()
+	if err != nil {
+		return Removal{}, err
+	}
+	if _, again := removed[machine]; !again {
 		up := slices.ContainsFunc(n.Machines(), func(of cluster.Machine) bool { return of.Name == machine && of.State == cluster.Up })
 		if err := m.check(ctx, n, machine, force); err != nil {
 			return Removal{}, err

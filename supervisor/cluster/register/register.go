@@ -90,6 +90,32 @@ func (r *Register) Get(name string) (text []byte, revision uint64, known bool) {
 	return v.text, v.revision, r.known
 }
 
+// Known reports whether the values were read for the first time.
+func (r *Register) Known() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known
+}
+
+// Wait returns once the values were read for the first time. The error is [cluster.ErrNoQuorum] if that takes too long, as it does without a majority, or if ctx ends.
+func (r *Register) Wait(ctx context.Context) error {
+	late := time.NewTimer(openTries * openPatience)
+	defer late.Stop()
+	for {
+		changed := r.Changed()
+		if r.Known() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-late.C:
+			return cluster.ErrNoQuorum
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", cluster.ErrNoQuorum, ctx.Err())
+		}
+	}
+}
+
 // Changed is closed once Get may say something else than it would now.
 func (r *Register) Changed() <-chan struct{} {
 	r.mu.Lock()
