@@ -104,7 +104,7 @@ func (s *server) setCwd(c protocol.SetCwd) (answer protocol.SetCwdAnswer, err er
 	}
 	held, now := s.ToolEnv.Rights(), s.session.current().prompt
 	if !now.Explicit {
-		now, err = prompt.Load(prompt.Options{Home: s.Home, Cwd: held.Cwd})
+		now, err = prompt.Load(prompt.Options{Home: s.Home, Cwd: held.Cwd, Bounds: s.ToolEnv})
 	}
 	if err == nil {
 		err = s.session.save(transcript.Settings{Cwd: &held.Cwd, Granted: &held.Granted, At: time.Now().UTC()})
@@ -205,7 +205,7 @@ func (s *server) setSystemPrompt(c protocol.SetSystemPrompt) (answer protocol.Se
 	record := transcript.Settings{PromptLayers: c.SystemPrompt == nil, At: time.Now().UTC()}
 	switch {
 	case c.SystemPrompt == nil:
-		now, err = prompt.Load(prompt.Options{Home: s.Home, Cwd: s.ToolEnv.Cwd()})
+		now, err = prompt.Load(prompt.Options{Home: s.Home, Cwd: s.ToolEnv.Cwd(), Bounds: s.ToolEnv})
 	case *c.SystemPrompt == "":
 		now = prompt.Prompt{Explicit: true}
 	default:

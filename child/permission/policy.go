@@ -259,6 +259,11 @@ func (p Policy) Path(tool string, action protocol.Action, path string) Decision 
 	return Decision{Ask, reason}
 }
 
+// Blocks reports whether a path is out of bounds for a tool, wherever it works.
+func (p Policy) Blocks(tool, path string) bool {
+	return p.private().contains(path) || rights.Contains(p.Permissions.BlockedPaths, path) || rights.Contains(p.Permissions.Tools[tool].BlockedPaths, path)
+}
+
 // AccessiblePaths are the directories and files that a tool may touch in some way, the
 // working directory first. Within them Path may still refuse.
 func (p Policy) AccessiblePaths(tool string) []string {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,6 +94,28 @@ func TestALinkToWhatIsBesideIsLeftOut(t *testing.T) {
 				t.Errorf("got %q without %v, %v", got.Text, got.LeftOut, err)
 			}
 		})
+	}
+}
+
+// blocked are paths that an agent may not read.
+type blocked []string
+
+func (b blocked) OutOfBounds(path string) bool { return slices.Contains(b, path) }
+
+// A link in an agent's own directory leads to nothing there that is blocked for it: it would have read
+// it by its prompt. What stands in a place that is blocked itself, its owner put there.
+func TestALinkToWhatIsBlockedIsLeftOut(t *testing.T) {
+	dir := tree(t, map[string]string{"secret": "secret", "NEXUS.md": "of nexus", "sub/x": ""})
+	if err := errors.Join(os.Symlink("sub/../secret", dir+"/AGENTS.md"), os.Symlink("NEXUS.md", dir+"/CLAUDE.md")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := prompt.Load(prompt.Options{Cwd: dir, Bounds: blocked{dir + "/secret", dir + "/NEXUS.md"}})
+	if err != nil || got.Text != "of nexus" || len(got.LeftOut) != 2 || !strings.Contains(got.LeftOut[1].Error(), dir+"/AGENTS.md: leads to what is out of bounds") {
+		t.Errorf("got %q without %v, %v", got.Text, got.LeftOut, err)
+	}
+	got, err = prompt.Load(prompt.Options{Cwd: dir, Bounds: blocked{}})
+	if want := "of nexus\n\n# Instructions of this project (they prevail over those above)\n\nsecret"; err != nil || got.Text != want || len(got.LeftOut) != 0 {
+		t.Errorf("with nothing blocked: %q without %v, %v", got.Text, got.LeftOut, err)
 	}
 }
 

@@ -100,9 +100,6 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	if err := f.applyProfile(c); err != nil {
 		return nil, err
 	}
-	if err := a.choosePrompt(f, saved, home, cwd); err != nil {
-		return nil, err
-	}
 	program, err := a.chooseModelOrProgram(f, saved, current, environ)
 	if err != nil {
 		return nil, err
@@ -110,6 +107,9 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	s := newServers(home, cwd, a.options.Images, program == nil, log)
 	a.options.Settings, a.options.ToolBound = f.turns(saved, c), f.toolBound(c)
 	if err := a.openToolEnv(f, saved, current, s, cwd, privatePaths(homes(home, environ, walls(f, saved, c, cwd)), cwd, j.Path(), f.modelSocket), program != nil); err != nil {
+		return nil, err
+	}
+	if err := a.choosePrompt(f, saved, home, cwd); err != nil { // the files of which the agent may not read all
 		return nil, err
 	}
 	records := a.settings(f, saved)
@@ -260,7 +260,7 @@ func (a *assembly) choosePrompt(f *flags, saved transcript.Settings, home, cwd s
 	case says && f.system == "" && f.systemFile == "":
 		a.options.Prompt = prompt.Prompt{Explicit: true}
 	default:
-		a.options.Prompt, err = prompt.Load(prompt.Options{System: f.system, File: f.systemFile, Home: home, Cwd: cwd})
+		a.options.Prompt, err = prompt.Load(prompt.Options{System: f.system, File: f.systemFile, Home: home, Cwd: cwd, Bounds: a.options.ToolEnv})
 		for _, left := range a.options.Prompt.LeftOut {
 			a.options.Log.Warn("left out a file of the project", zap.Error(left))
 		}
