@@ -301,6 +301,27 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// A machine that has taken over an agent, and is lost before it has shipped anything of it, may have told of events: the next one gives their numbers to no others.
+func TestNumbersAreGivenOnce(t *testing.T) {
+	t.Parallel()
+	farm := clustertest.Start(t, 3)
+	var all []*machine
+	for _, nats := range farm {
+		all = append(all, start(t, nats, t.TempDir(), shared+"/work"))
+	}
+	a, b, c := all[0], all[1], all[2]
+	a.claim("worker")
+	a.turn(a.open("worker", true), "worker", "one")
+	a.node.Close() // it is not heard of any more, and goes on
+	b.takes("worker")
+	told := b.open("worker", false).Last() + 1
+	b.stop()
+	c.takes("worker")
+	if next := c.open("worker", false).Last() + 1; next <= told {
+		t.Errorf("the next machine gives %d, of which the one before has told", next)
+	}
+}
+
 // What was saved before, or is changed while no agent runs, is shipped, once; a server that starts again ships nothing.
 func TestSavedIsShipped(t *testing.T) {
 	t.Parallel()

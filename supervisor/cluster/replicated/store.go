@@ -191,16 +191,17 @@ func (s *Store) Open(name string, fresh bool) (supervisor.Records, error) {
 	defer a.mu.Unlock()
 	ctx, cancel := context.WithTimeout(s.hurry, acceptPatience)
 	defer cancel()
-	err := s.prepare(ctx, name, a)
-	if err == nil && !fresh { // what it says of earlier turns is known elsewhere before it is told
-		err = s.ship(ctx, name, a)
-	}
-	if err != nil {
+	if err := s.prepare(ctx, name, a); err != nil {
 		return nil, s.reason(err)
 	}
 	kept, err := s.o.Local.Open(name, fresh)
 	if err != nil {
 		return nil, err
+	}
+	if !fresh { // what it says of earlier turns is known elsewhere before it is told, and so is from where on numbers of events are given here
+		if err := s.ship(ctx, name, a); err != nil {
+			return nil, errors.Join(s.reason(err), kept.Close())
+		}
 	}
 	noted := s.notes.get(name)
 	if err := s.notes.write(name, note{Epoch: noted.Epoch, Files: noted.Files}); err != nil {
