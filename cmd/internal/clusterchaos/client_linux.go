@@ -57,7 +57,7 @@ func (t *talker) talk(ctx, whole context.Context) {
 			last := t.last()
 			t.send(whole, last[t.draws.IntN(len(last))])
 		default:
-			t.read(whole, nil)
+			t.read(whole, t.r.machines[t.draws.IntN(len(t.r.machines))], true)
 		}
 	}
 }
@@ -106,27 +106,18 @@ func (t *talker) send(ctx context.Context, id string) {
 	t.r.note(porcupine.Operation{ClientId: t.number, Input: op{agent: t.agent, send: id}, Call: began, Output: told})
 }
 
-// read reads the whole conversation, at the machine or, without one, at any while the attack goes on.
-func (t *talker) read(ctx context.Context, at *machine) []string {
-	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+// read reads the whole conversation at a machine; nil if it does not answer. late says that the machine may read what it had before it was cut off, or
+// stood still.
+func (t *talker) read(ctx context.Context, at *machine, late bool) []string {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	beside, began := t.r.besides()
-	var turns []string
-	read := func(ctx context.Context, c *client.Client) (done bool, err error) {
-		turns, err = conversation(ctx, c, t.agent)
-		return err == nil, err
-	}
-	late := at == nil
-	if late {
-		at = t.r.machines[t.draws.IntN(len(t.r.machines))]
-	}
-	limited, cancelTry := context.WithTimeout(ctx, tryTimeout)
-	defer cancelTry()
 	c := at.call()
 	if c == nil {
 		return nil
 	}
-	if done, _ := read(limited, c); !done { // what is under attack need not answer
+	turns, err := conversation(ctx, c, t.agent)
+	if err != nil { // what is under attack need not answer
 		return nil
 	}
 	also, _ := t.r.besides()
