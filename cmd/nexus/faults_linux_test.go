@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io/fs"
@@ -31,6 +32,38 @@ type faulty struct {
 	client     *http.Client // keeps one connection
 }
 
+// oneConnection is an [http.RoundTripper] over one connection for each server. A transport of net/http gives up the connection of a request that it has seen
+// written only 50 ms after its answer came, as it may on a busy machine, and a starved server takes no other.
+type oneConnection struct {
+	conn net.Conn // nil at first
+	host string
+	read *bufio.Reader
+}
+
+func (o *oneConnection) RoundTrip(req *http.Request) (*http.Response, error) {
+	if o.host != req.URL.Host {
+		o.close()
+		conn, err := net.Dial("tcp", req.URL.Host)
+		if err != nil {
+			return nil, err
+		}
+		o.conn, o.host, o.read = conn, req.URL.Host, bufio.NewReader(conn)
+	}
+	if err := o.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return nil, err
+	}
+	if err := req.Write(o.conn); err != nil {
+		return nil, err
+	}
+	return http.ReadResponse(o.read, req)
+}
+
+func (o *oneConnection) close() {
+	if o.conn != nil {
+		o.conn.Close()
+	}
+}
+
 func newFaulty(t *testing.T, prepare func(*exec.Cmd)) *faulty {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "nexus-faults-") // not t.TempDir, which is root's alone
@@ -38,8 +71,9 @@ func newFaulty(t *testing.T, prepare func(*exec.Cmd)) *faulty {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	f := &faulty{dir: dir, child: filepath.Join(dir, "child"), client: &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}}
-	t.Cleanup(f.client.CloseIdleConnections)
+	by := &oneConnection{}
+	t.Cleanup(by.close)
+	f := &faulty{dir: dir, child: filepath.Join(dir, "child"), client: &http.Client{Transport: by}}
 	f.live = &live{T: t, home: filepath.Join(dir, "home"), cwd: filepath.Join(dir, "work"), log: &bytes.Buffer{}}
 	for _, path := range []string{f.home, f.cwd} {
 		if err := os.Mkdir(path, 0o700); err != nil {
