@@ -20,8 +20,9 @@ CHAOSFLAGS ?= --minutes 1 --seed 1
 # How long one package may take on a machine that does little else: the longest takes 100 to 200 s of
 # two cores. A test that waits for ever is then named soon.
 TIMEOUT  ?= 4m
-# Tests of cmd/nexus that make test leaves to make test-long.
-LONG     := ^Test(Cluster|Chaos|Fork)
+# What make test leaves to make test-long: tests of cmd/nexus, and packages.
+LONG     := ^Test(Cluster|Chaos|Fork|Install|KilledTest|Limits|NothingIsLeft|Programs)|OfPrograms$$
+MACHINES := /supervisor/cluster
 # A fork's module has another path.
 MODULE    = $(shell sed -n 's/^module //p' go.mod)
 LDFLAGS   = -s -w -X $(MODULE)/cmd/internal/version.linked=$(VERSION) -X $(MODULE)/cmd/internal/version.commit=$(COMMIT)
@@ -44,14 +45,15 @@ test: unit scripts foreign ## everything that must hold, in five minutes
 # Under -short, tests that kill or race over and over do it less often: see soak.
 unit:
 	$(GO) vet ./...
-	$(GO) test -short -timeout $(TIMEOUT) $$($(GO) list ./... | grep -v -e '/cmd$$' -e '/cmd/nexus$$' -e '/cmd/nexus-bench$$')
+	$(GO) test -short -timeout $(TIMEOUT) $$($(GO) list ./... | grep -v -e '/cmd$$' -e '/cmd/nexus$$' -e '/cmd/nexus-bench$$' -e '$(MACHINES)')
 
 # These look at programs and packages that the test cache does not see.
 scripts: build
 	@[ -n "$$NEXUS_ACP_SDK" ] || echo 'not run: fixtures/acp/editor.mjs, as NEXUS_ACP_SDK names no @agentclientprotocol/sdk'
 	NEXUS_BIN='$(CURDIR)/bin' $(GO) test -short -count=1 -parallel 8 -timeout $(TIMEOUT) -skip '$(LONG)' ./cmd ./cmd/nexus ./cmd/nexus-bench
 
-test-long: build ## tests of whole programs that take long: several machines that are killed and drain, chaos, a fork of the tree
+test-long: build ## tests that take long: several machines that are killed and drain, chaos, agents of other makes, installations, limits, a fork of the tree
+	$(GO) test -short -timeout $(TIMEOUT) $$($(GO) list ./... | grep '$(MACHINES)')
 	NEXUS_BIN='$(CURDIR)/bin' $(GO) test -short -count=1 -parallel 8 -timeout $(TIMEOUT) -run '$(LONG)' ./cmd/nexus
 
 soak: fuzz chaos ## what takes longer: whole kill tests and races, fuzzing, chaos
