@@ -128,7 +128,7 @@ func (env *Env) SetPermissions(asked protocol.Permissions, b protocol.Bound) err
 	if err != nil {
 		return err
 	}
-	if bounded && !env.namesPaths(asked) { // nobody has asked for those of the configuration
+	if bounded && !env.options.namesPaths(asked) { // nobody has asked for those of the configuration
 		resolved.AllowedPaths = rights.IntersectDirs(resolved.AllowedPaths, rights.AccessiblePaths(bound))
 	}
 	held := env.withinCeiling(resolved)

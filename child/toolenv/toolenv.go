@@ -210,7 +210,7 @@ func (o Options) presets() map[string]protocol.Permissions {
 // symbolic links unless they were so before.
 func (env *Env) resolve(asked protocol.Permissions, follow bool) (protocol.Permissions, error) {
 	if follow {
-		if !env.namesPaths(asked) {
+		if !env.options.namesPaths(asked) {
 			asked.AllowedPaths = env.options.AllowedPaths
 		}
 		return Resolve(asked, env.options.presets())
@@ -220,8 +220,8 @@ func (env *Env) resolve(asked protocol.Permissions, follow bool) (protocol.Permi
 
 // namesPaths reports whether what is asked for, or its preset, says what the allowed paths are, none
 // among them; else the configuration does.
-func (env *Env) namesPaths(asked protocol.Permissions) bool {
-	return asked.AllowedPaths != nil || env.options.presets()[asked.Preset].AllowedPaths != nil
+func (o *Options) namesPaths(asked protocol.Permissions) bool {
+	return asked.AllowedPaths != nil || o.presets()[asked.Preset].AllowedPaths != nil
 }
 
 // Resolve is [permission.Resolve], and follows the symbolic links in paths.
