@@ -16,6 +16,7 @@ import (
 
 	"github.com/charmbracelet/x/vt"
 	"github.com/creack/pty"
+	"github.com/tidwall/gjson"
 	"golang.org/x/sys/unix"
 
 	"nexus.internal/bridge/homelock"
@@ -538,4 +539,44 @@ func TestTwoTerminalsAtOneAgent(t *testing.T) {
 	}
 	second.types("echo still there\r")
 	second.sees("\nstill there")
+}
+
+// A person who comes to an agent that waits for an approval is asked for it, also with a key for this agent alone,
+// until somebody has answered. A person at another agent is asked for nothing.
+func TestComingToAnAgentThatWaits(t *testing.T) {
+	t.Parallel()
+	s := newLive(t, nil)
+	s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"main","approvals":"ask","default_cwd":%q}`, s.cwd))
+	s.call("/", "create_agent", `{"agent_id":"other"}`)
+	key := gjson.Get(s.call("/", "create_key", `{"scope":"agent","agent_id":"main"}`), "result.key").Str
+	first := atTerminal(t, s.home, s.cwd, 80, "--connect", s.url)
+	first.sees("main · offline")
+	first.types("run touch b\r")
+	first.sees("waits for your approval", "touch b", "y once")
+	second := atTerminal(t, s.home, s.cwd, 80, "--connect="+s.url, "--agent", "main", "--api-key", key)
+	lines := atTerminal(t, s.home, s.cwd, 80, "--connect="+s.url, "--agent", "main", "--plain")
+	third := atTerminal(t, s.home, s.cwd, 80, "--connect="+s.url, "--agent", "other")
+	for _, p := range []*person{second, lines} {
+		p.sees("waits for your approval", "touch b", "y once, s for this session, n no, r no with a reason")
+	}
+	third.sees("other · offline")
+	if text := third.text(); strings.Contains(text, "approval") {
+		t.Errorf("somebody at another agent is asked:\n%s", text)
+	}
+	third.types("/agent main\r")
+	third.sees("waits for your approval", "touch b", "y once")
+	third.types("y")
+	third.sees("· allowed: ", "● shell touch b")
+	for _, p := range []*person{first, second} {
+		p.sees("● shell touch b")
+		eventually(t, "the request is there still", func() (any, error) {
+			if text := p.text(); strings.Contains(text, "y once") {
+				return nil, errors.New(text)
+			}
+			return nil, nil
+		})
+	}
+	if _, err := os.Stat(filepath.Join(s.cwd, "b")); err != nil {
+		t.Error(err)
+	}
 }

@@ -305,20 +305,31 @@ func IsBelow(ctx context.Context, c *client.Client, agent, above string) bool {
 	if agent == above {
 		return true
 	}
-	all, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
-	if err != nil {
-		return false
+	all, _ := client.Do(ctx, c, "", api.ListAgents, api.None{}) // a key for the agent alone lists none
+	return CreatorsOf(all.Agents).Below(agent, above)
+}
+
+// Creators has for each agent the one that created it; "" for none.
+type Creators map[string]string
+
+// CreatorsOf are those of all agents there are.
+func CreatorsOf(all []api.AgentInfo) Creators {
+	by := Creators{}
+	for _, one := range all {
+		by[one.AgentID] = protocol.Value(one.ParentAgentID)
 	}
-	parents := map[string]string{}
-	for _, one := range all.Agents {
-		parents[one.AgentID] = protocol.Value(one.ParentAgentID)
-	}
-	for range len(parents) {
-		if agent = parents[agent]; agent == above {
-			return true
+	return by
+}
+
+// Below reports whether an agent is the one above, or was created by it or by one that it created.
+func (by Creators) Below(agent, above string) bool {
+	for range len(by) {
+		if agent == above {
+			break
 		}
+		agent = by[agent]
 	}
-	return false
+	return agent == above
 }
 
 // next asks about the first request that waits, if nothing is asked.

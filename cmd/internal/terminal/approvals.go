@@ -8,6 +8,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/protocol"
 )
@@ -38,7 +40,59 @@ func (t *talk) mayAllowSession() bool {
 // what is finished is, so that all of it can be read.
 const shownRequest = 12
 
-// asked takes a request that waits from now on, and returns what is shown of it.
+// ours are requests that the person is to be asked about.
+type ours []wants
+
+// is reports whether it is that request.
+func (w wants) is(agent, id string) bool { return w.agent == agent && w.request.RequestID == id }
+
+// without are the other ones.
+func without(requests []wants, agent, id string) []wants {
+	return slices.DeleteFunc(requests, func(w wants) bool { return w.is(agent, id) })
+}
+
+// wait takes a request that waits from now on. It may be told twice: as it comes, and as one that is there.
+func (t *talk) wait(w wants) work {
+	known := func(one wants) bool { return one.is(w.agent, w.request.RequestID) }
+	if slices.ContainsFunc(t.requests, known) || slices.ContainsFunc(t.waiting, known) {
+		return nil
+	}
+	t.waiting = append(t.waiting, w)
+	return t.claim([]wants{w})
+}
+
+// claim finds those requests that are of the agents that are talked to, or of agents that these have created.
+// The others wait for somebody to go to their agent.
+func (t *talk) claim(requests []wants) work {
+	talked := t.talked()
+	if len(talked) == 0 || len(requests) == 0 {
+		return nil
+	}
+	requests = slices.Clone(requests)
+	return func() any {
+		all, _ := client.Do(t.ctx, t.c, "", api.ListAgents, api.None{}) // a key for the agent alone lists none
+		by, found := cli.CreatorsOf(all.Agents), ours(nil)
+		for _, w := range requests {
+			if slices.ContainsFunc(talked, func(agent string) bool { return by.Below(w.agent, agent) }) {
+				found = append(found, w)
+			}
+		}
+		return found
+	}
+}
+
+// askAbout has the person asked about requests, but for those that have ended meanwhile.
+func (t *talk) askAbout(found ours) (lines []string) {
+	for _, w := range found {
+		before := len(t.waiting)
+		if t.waiting = without(t.waiting, w.agent, w.request.RequestID); len(t.waiting) < before {
+			lines = append(lines, t.asked(w)...)
+		}
+	}
+	return lines
+}
+
+// asked takes a request that the person is asked about from now on, and returns what is shown of it.
 func (t *talk) asked(r wants) (lines []string) {
 	whole := t.described(r)
 	if r.told = t.o.Plain || len(whole) > shownRequest; r.told {
@@ -150,6 +204,6 @@ func (t *talk) settle(agent, id string) (lines []string) {
 		t.question = nil
 		lines = []string{t.look().note("answered elsewhere, or over")}
 	}
-	t.requests = slices.DeleteFunc(t.requests, func(r wants) bool { return r.agent == agent && r.request.RequestID == id })
+	t.requests, t.waiting = without(t.requests, agent, id), without(t.waiting, agent, id)
 	return lines
 }

@@ -246,17 +246,17 @@ func (c *chat) cancel(agent, id string) error {
 	return err
 }
 
-// approvals has the calls told that wait for an approval, of all agents: whose they are is for
-// whoever shows them to say. A key that may not see all agents sees those of the one.
-func (c *chat) approvals() {
+// approvals has the calls told that wait for an approval, of these agents, or of all: whose they are is for
+// whoever shows them to say. A key that may not see all agents has to name its one.
+func (c *chat) approvals(agents ...string) {
 	c.goes(func() {
-		only := client.Filter{Types: []string{"permission_request", "permission_end"}}
+		only := client.Filter{Agents: agents, Types: []string{"permission_request", "permission_end"}}
 		for event, err := range c.c.FollowAll(c.ctx, "", only) {
 			if err != nil {
 				return
 			}
 			if event.Type == "open" {
-				c.waiting()
+				c.waiting(agents)
 				continue
 			}
 			decoded, err := event.Decode()
@@ -273,8 +273,17 @@ func (c *chat) approvals() {
 	})
 }
 
-// waiting tells what waits already.
-func (c *chat) waiting() {
+// waiting tells what waits already, of these agents, or of all.
+func (c *chat) waiting(agents []string) {
+	for _, agent := range agents {
+		now, _ := client.Do(c.ctx, c.c, agent, api.GetPermissions, api.None{}) // without an answer there is nothing to tell
+		for _, request := range now.Pending {
+			c.tell(wants{agent: agent, request: request})
+		}
+	}
+	if agents != nil {
+		return
+	}
 	all, err := client.Do(c.ctx, c.c, "", api.ListAgents, api.None{})
 	if err != nil {
 		return

@@ -81,7 +81,8 @@ type talk struct {
 	shown    transcript
 	queued   []message         // ours that have not begun; the first one is on its way
 	own      map[string]string // the texts of those whose turn was not told, by id
-	requests []wants
+	requests []wants // those that the person is asked about
+	waiting  []wants // those of others: as many as wait at the server
 	question *question
 	moving   string // the agent whose name is about to end; "" for none
 
@@ -153,7 +154,11 @@ func (t *talk) begin(agent string, created bool) work {
 			return t.fail(err)
 		}
 		messages = slices.DeleteFunc(messages, func(m api.Message) bool { return from.turn != "" && m.TurnID == from.turn }) // they come with the turn
-		return arrived{agent, append(lines, t.look().past(messages)...), created, t.chat.about(agent)}
+		info := t.chat.about(agent)
+		if info.AgentID == "" { // the key is for this agent alone, and was refused those of all
+			t.chat.approvals(agent)
+		}
+		return arrived{agent, append(lines, t.look().past(messages)...), created, info}
 	}
 }
 
@@ -189,17 +194,9 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 			}
 		}
 	case wants:
-		talked := t.talked()
-		return nil, func() any {
-			for _, agent := range talked {
-				if cli.IsBelow(t.ctx, t.c, m.agent, agent) {
-					return ours(m)
-				}
-			}
-			return nil
-		}
+		return nil, t.wait(m)
 	case ours:
-		return t.asked(wants(m)), nil
+		return t.askAbout(m), nil
 	case settled:
 		return t.settle(m.agent, m.id), nil
 	case said:
@@ -212,19 +209,19 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 	case overheard:
 		return t.release(m)
 	case arrived:
-		return t.arrive(m), nil
+		return t.arrive(m), t.claim(t.waiting)
 	case stays:
 		t.moving = ""
 		return m, nil
 	case renamed:
-		return rename(t, m), nil
+		return rename(t, m), t.claim(t.waiting)
 	case asks:
 		t.question = (*question)(&m)
 		if t.o.Plain {
 			return []string{m.text}, nil
 		}
 	case whispers:
-		return beginWhisper(t, m), nil
+		return beginWhisper(t, m), t.claim(t.waiting)
 	case resend:
 		t.send(string(m), false, nil)
 	case lobby:
@@ -265,9 +262,6 @@ func toLobby(t *talk, m lobby) ([]string, work) {
 
 // unsentPatience is how long a message whose answer is there waits for its turn to be told.
 const unsentPatience = 200 * time.Millisecond
-
-// ours is a request that the person is asked about.
-type ours wants
 
 // waits is a message of ours that has not begun; nil for another.
 func (t *talk) waits(id string) *message {

@@ -22,9 +22,11 @@ func drawnTalk(t *testing.T) *model {
 
 // asks has a request come.
 func (m *model) asks(agent, id string) {
-	m.Update(ours{agent: agent, request: protocol.PermissionRequest{
+	w := wants{agent: agent, request: protocol.PermissionRequest{
 		RequestID: id, ToolName: "shell", Summary: "run " + id, Decisions: []protocol.Decision{protocol.AllowOnce, protocol.Deny},
-	}})
+	}}
+	m.Update(w)
+	m.Update(ours{w})
 }
 
 func (m *model) press(keys string) {
@@ -90,6 +92,21 @@ func TestRequestsAnsweredElsewhere(t *testing.T) {
 	m.press("y")
 	if m.input.Value() != "y" {
 		t.Errorf("without a request, y is %q", m.input.Value())
+	}
+}
+
+// A request is asked about once, however often it is told, and not at all if it ends before it is known whose
+// it is.
+func TestRequestsToldTwice(t *testing.T) {
+	m := drawnTalk(t)
+	m.asks("a", "1")
+	m.asks("a", "1")
+	w := wants{agent: "a", request: protocol.PermissionRequest{RequestID: "2"}}
+	m.Update(w)
+	m.Update(settled{"a", "2"})
+	m.Update(ours{w})
+	if got := waitingFor(m.t.requests); len(m.t.requests) != 1 || got != "a 1" || len(m.t.waiting) != 0 {
+		t.Errorf("%d requests are asked about, first %q; %d wait besides", len(m.t.requests), got, len(m.t.waiting))
 	}
 }
 
