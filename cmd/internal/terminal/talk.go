@@ -81,8 +81,8 @@ type talk struct {
 	shown    transcript
 	queued   []message         // ours that have not begun; the first one is on its way
 	own      map[string]string // the texts of those whose turn was not told, by id
-	requests []wants // those that the person is asked about
-	waiting  []wants // those of others: as many as wait at the server
+	requests []wants           // those that the person is asked about
+	waiting  []wants           // those of others: as many as wait at the server
 	question *question
 	moving   string // the agent whose name is about to end; "" for none
 
