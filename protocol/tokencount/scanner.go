@@ -29,13 +29,7 @@ type scanner struct {
 	totalBytes int // bytes, but for blobs
 	blobTokens int // tokens of blobs
 	textBytes  int // bytes of what a model said
-
-	model   []byte // the inside of the string "model" at the top, as it came, at most maxModel+1
-	inModel bool   // it is being read
 }
-
-// maxModel bounds the name of a model as it is written, in bytes.
-const maxModel = 2 << 10
 
 func (s *scanner) reset() {
 	s.depth, s.keptDepth, s.nameLen = 0, 0, 0
@@ -61,7 +55,6 @@ func (s *scanner) write(p []byte) {
 			s.escaped = false
 			s.length++
 			s.keep(p[:1])
-			s.keepModel(p[:1])
 		default:
 			n = s.insideString(p)
 		}
@@ -75,7 +68,6 @@ func (s *scanner) insideString(p []byte) (n int) {
 		n++
 	}
 	s.length += n
-	s.keepModel(p[:min(n+1, len(p))]) // with the backslash of an escape, and the quote, which goes
 	if !s.value && s.nameLen >= 0 {
 		if s.nameLen+n <= len(s.name) {
 			s.nameLen += copy(s.name[s.nameLen:], p[:n])
@@ -116,8 +108,6 @@ func (s *scanner) outsideString(p []byte) (n int) {
 		s.inString, s.length = true, 0
 		if !s.value {
 			s.nameLen = 0
-		} else if s.depth == 1 && s.isMember("model") {
-			s.inModel, s.model = true, s.model[:0]
 		}
 	case ':':
 		s.value = true
@@ -149,21 +139,8 @@ func (s *scanner) isMember(name string) bool {
 	return s.value && s.nameLen == len(name) && string(s.name[:s.nameLen]) == name
 }
 
-// keepModel keeps a piece of the model's name, if that is what is being read.
-func (s *scanner) keepModel(p []byte) {
-	if s.inModel {
-		s.model = append(s.model, p[:min(len(p), maxModel+1-len(s.model))]...)
-	}
-}
-
 // endString accounts for a string that is over.
 func (s *scanner) endString() {
-	if s.inModel {
-		s.inModel = false
-		if n := len(s.model); n > 0 && s.model[n-1] == '"' {
-			s.model = s.model[:n-1]
-		}
-	}
 	if !s.value || s.nameLen < 0 {
 		return
 	}

@@ -1,10 +1,13 @@
 package tokencount_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
+	"github.com/tidwall/gjson"
 
 	"nexus.internal/protocol/tokencount"
 )
@@ -168,6 +171,101 @@ func TestRequestModel(t *testing.T) {
 			t.Errorf("%.40s: got %.40q in pieces and %.40q whole, want %q", body, r.Model(), whole.Model(), want)
 		}
 	}
+}
+
+// readRequest reads a request in pieces of n bytes.
+func readRequest(body string, n int) *tokencount.Request {
+	var r tokencount.Request
+	for len(body) > 0 {
+		n := min(n, len(body))
+		_, _ = r.Write([]byte(body[:n]))
+		body = body[n:]
+	}
+	return &r
+}
+
+// A service may take the last of two models, or one whose name is escaped or in capitals, or read the bytes as another
+// encoding: such requests are found out, however they are cut into pieces, and no others.
+func TestRequestErr(t *testing.T) {
+	const (
+		models, escaped, deep = "must name its model once", "write it without escapes", "more than 1000 deep"
+		text, word, mark      = "a control character in a string", "a value that there is not", "unexpected "
+	)
+	for _, tt := range []struct{ body, want string }{
+		{`{"model":"m","messages":[{"role":"user","content":"\u00e9\ud83d\n","model":"x","mod\u0065l":1}],"n":-1.5e+3,"x":[true,false,null,{},[]]}` + " \r\n\t", ""},
+		{"{}", ""},
+		{`{"model":"m","model":"m"}`, models},
+		{`{"model":null,"model":"m"}`, models},
+		{`{"model":"m","x":"` + strings.Repeat("y", 40<<10) + `","model":"big"}`, models},
+		{`{"Model":"m"}`, models},
+		{`{"model":"m","\u006dodel":"big"}`, escaped},
+		{`{"model":"m","modeL":"big"}`, models},
+		{`{"a\"":1}`, escaped},
+		{`{"model":"m"}{"model":"big"}`, mark + `"{" at byte 13`},
+		{"{\"x\":\"\u0000\"}", text},
+		{"{\x00\"\x00m\x00\"\x00:\x001\x00}\x00", mark + `"\x00" at byte 1`},
+		{"\uFEFF{}", mark},
+		{`["model"]`, mark}, {`"model"`, mark}, {"7", mark},
+		{`{"a":1,}`, mark}, {`{,}`, mark}, {`{"a" 1}`, mark}, {`{"a":}`, mark}, {`{"a":[1,]}`, mark}, {`{"a":[1}`, mark}, {`{"a":1 2}`, mark}, {`{'model':"m"}`, mark},
+		{`{"a":1}//`, mark},
+		{`{"a":01}`, word}, {`{"a":NaN}`, mark}, {`{"a":nul}`, word}, {`{"a":truefalse}`, word}, {`{"a":1/*"model":"m"*/}`, word}, {`{"a":` + strings.Repeat("1", 600), word},
+		{`{"a":"\x"}`, "an escape that there is not"}, {`{"a":"\u00g0"}`, "an escape that there is not"},
+		{`{"a":` + strings.Repeat("[", 2000), deep},
+	} {
+		for _, n := range []int{1, 2, 7, len(tt.body)} {
+			r := readRequest(tt.body, n)
+			switch err := r.Err(); {
+			case tt.want == "":
+				if err != nil || !r.Whole() {
+					t.Errorf("%.60q in pieces of %d: got %v, whole %v", tt.body, n, err, r.Whole())
+				}
+			case err == nil || !strings.Contains(err.Error(), tt.want) || r.Whole():
+				t.Errorf("%.60q in pieces of %d: got %v, want %s", tt.body, n, err, tt.want)
+			}
+		}
+	}
+	for _, body := range []string{"", "{", `{"model":"m"`, `{"a":1`, `{"a":"}`} {
+		if r := readRequest(body, 1); r.Err() != nil || r.Whole() {
+			t.Errorf("%s: got %v, whole %v", body, r.Err(), r.Whole())
+		}
+	}
+	if !readRequest(`{"model":"m","models":["big"]}`, 3).Others() || readRequest(`{"model":"m","x":{"models":1}}`, 3).Others() {
+		t.Error("other models are not told well")
+	}
+}
+
+// What is taken is JSON, what is JSON is taken but for what is said of its names, and its model is the one that a
+// reader of JSON finds.
+func FuzzRequest(f *testing.F) {
+	for _, body := range []string{`{"model":"m","x":[1,{"a":"\u00e9\\"}]}`, `{"model":"a","model":"b"}`, `{"\u006dodel":7}`, `{"a":-0.1e5,"b":[[]]} `, `{"model":"a\/b"}`} {
+		f.Add(body, 3)
+	}
+	f.Fuzz(func(t *testing.T, body string, n int) {
+		r := readRequest(body, len(body))
+		pieces := readRequest(body, max(n, 1))
+		if fmt.Sprint(r.Err(), r.Whole(), r.Model()) != fmt.Sprint(pieces.Err(), pieces.Whole(), pieces.Model()) {
+			t.Fatalf("whole %v %v %q, in pieces %v %v %q", r.Err(), r.Whole(), r.Model(), pieces.Err(), pieces.Whole(), pieces.Model())
+		}
+		lenient := []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+		valid := jsontext.Value(body).IsValid(lenient...) && jsontext.Value(body).Kind() == '{'
+		if r.Whole() && !valid {
+			t.Fatalf("%q is no JSON object", body)
+		}
+		if valid && !r.Whole() {
+			if err := r.Err(); err == nil || strings.Contains(err.Error(), "no JSON object") && len(body) < 512 {
+				t.Fatalf("%q was not taken: %v", body, err)
+			}
+		}
+		if r.Whole() {
+			want := ""
+			if v := gjson.Get(body, "model"); v.Type == gjson.String && len(v.Raw) < 1000 {
+				want = v.Str
+			}
+			if r.Model() != want && len(body) < 1000 {
+				t.Fatalf("%q: got the model %q, want %q", body, r.Model(), want)
+			}
+		}
+	})
 }
 
 // However an answer is cut into pieces, it counts the same, in bounded memory.

@@ -165,8 +165,7 @@ func (b *Broker) admit(acc *account, s *service, paid bool, model string) *refus
 		case paid && l.CostUSD > 0 && a.spentUSD >= l.CostUSD:
 			return refuse(402, "budget_exceeded", "agent %s has spent %s of its %s: set_limits can raise limits.cost_usd", a.id, dollars(a.spentUSD), dollars(l.CostUSD))
 		case paid && l.CostUSD > 0 && !priced:
-			return refuse(402, "unknown_price", "agent %s may spend %s, and what model %q of provider %s costs is not known: add its price to the models of this provider in config.json, or lift limits.cost_usd",
-				a.id, dollars(l.CostUSD), model, s.name)
+			return unknownPrice(a, s, model)
 		case l.Concurrent > 0 && uint64(a.running) >= l.Concurrent:
 			return refuse(429, "rate_limit_exceeded", "agent %s may have %d requests under way at once", a.id, l.Concurrent).after(time.Second)
 		}
@@ -181,6 +180,31 @@ func (b *Broker) admit(acc *account, s *service, paid bool, model string) *refus
 	for _, a := range ancestry {
 		a.running++
 		a.requests.Take(now, ratelimit.PerMinute(a.limits.RequestsPerMinute), 1)
+	}
+	return nil
+}
+
+func unknownPrice(a *account, s *service, model string) *refusal {
+	return refuse(402, "unknown_price", "agent %s may spend %s, and what model %q of provider %s costs is not known: add its price to the models of this provider in config.json, or lift limits.cost_usd",
+		a.id, dollars(a.limits.CostUSD), model, s.name)
+}
+
+// admitModel lets a request that was let in go to the models that its body names, or says why it may not.
+func (b *Broker) admitModel(acc *account, s *service, body *tokencount.Request) *refusal {
+	_, priced := s.price(body.Model())
+	if priced && !body.Others() {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, a := range acc.ancestry() {
+		switch {
+		case a.limits.CostUSD == 0:
+		case !priced:
+			return unknownPrice(a, s, body.Model())
+		default:
+			return refuse(402, "unknown_price", `agent %s may spend %s, so its request may not name other models in "models": which of them answers is not known`, a.id, dollars(a.limits.CostUSD))
+		}
 	}
 	return nil
 }

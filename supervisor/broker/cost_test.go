@@ -2,8 +2,10 @@ package broker_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"nexus.internal/protocol"
@@ -105,5 +107,73 @@ func TestCostIsOfTheModelThatWasAsked(t *testing.T) {
 	a, _ := h.start(broker.Agent{ID: "a"})
 	if status, answer := h.askModel(a, "m", "x"); status != 200 || h.usage("a").Cost < 0.65 {
 		t.Errorf("got %d %s, cost %v", status, answer, h.usage("a").Cost)
+	}
+}
+
+// The model that a service takes is the one that is paid for: it gets no request that names another one in some way,
+// and none of a model whose price is not known, whatever the header says, also where it got the beginning.
+func TestRequestHasOnePrice(t *testing.T) {
+	const (
+		twice   = `{"error":{"type":"invalid_request_error","message":"the request must name its model once, as \"model\""}}`
+		escaped = `{"error":{"type":"invalid_request_error","message":"a name of a member at the top of the request has a backslash: write it without escapes"}}`
+		noJSON  = `{"error":{"type":"invalid_request_error","message":"the request is no JSON object: `
+		unknown = `{"error":{"type":"unknown_price","message":"agent a may spend $10.00, and what model \"big\" of provider p costs is not known`
+		several = `{"error":{"type":"unknown_price","message":"agent a may spend $10.00, so its request may not name other models in \"models\"`
+	)
+	var whole atomic.Int32
+	h := newHouse(t, broker.Options{}, func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return // what broke off is no request
+		}
+		whole.Add(1)
+		costs(w, r)
+	})
+	p := broker.Provider{BaseURL: h.upstream.URL + "/v1", Auth: broker.None, Prices: prices{}}
+	if err := h.Reload(map[string]broker.Provider{"p": p}, broker.Limits{}, func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	socket, _ := h.start(broker.Agent{ID: "a", Limits: &broker.Limits{Limits: protocol.Limits{CostUSD: 10}}})
+	long := `"x":"` + strings.Repeat("y", 1<<20) + `"`
+	for _, tt := range []struct {
+		body   string
+		status int
+		answer string
+	}{
+		{`{"model":"m","model":"big"}`, 400, twice},
+		{`{"model":"m",` + long + `,"model":"big"}`, 400, twice},
+		{`{"model":"m",` + long + `,"Model":"big"}`, 400, twice},
+		{`{"model":"m",` + long + `,"\u006dodel":"big"}`, 400, escaped},
+		{`{"model":"m"}{"model":"big"}`, 400, noJSON + `unexpected \"{\" at byte 13"}}`},
+		{`{"model":"m","messages":[]`, 400, noJSON + `it has no end"}}`},
+		{`{` + long + `,"model":"big"}`, 402, unknown},
+		{`{"model":"big"}`, 402, unknown},
+		{`{"model":"m","models":["big"]}`, 402, several},
+		{`{"model":"m"}`, 200, ""},
+		{`{` + long + `,"model":"m"}`, 200, ""},
+	} {
+		for _, length := range []string{"known", "unknown"} {
+			whole.Store(0)
+			var body io.Reader = strings.NewReader(tt.body)
+			if length == "unknown" {
+				body = struct{ io.Reader }{body}
+			}
+			r, err := http.NewRequestWithContext(t.Context(), "POST", "http://broker/p/chat/completions", body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set(protocol.ModelHeader, "m")
+			res, err := client(socket).Do(r)
+			if err != nil {
+				t.Fatalf("%.40s of %s length: %v", tt.body, length, err)
+			}
+			answer, err := io.ReadAll(res.Body)
+			res.Body.Close()
+			if err != nil || res.StatusCode != tt.status || !strings.HasPrefix(string(answer), tt.answer) || (whole.Load() == 1) != (tt.status == 200) {
+				t.Errorf("%.40s of %s length: got %d %s (%v), and the service %d requests; want %d %s", tt.body, length, res.StatusCode, answer, err, whole.Load(), tt.status, tt.answer)
+			}
+		}
+	}
+	if got := h.usage("a").Cost; got < 4*0.6549 || got > 4*0.6551 {
+		t.Errorf("they cost %v", got)
 	}
 }

@@ -90,11 +90,7 @@ type forwardedRequest struct {
 // them.
 func (x *forwardedRequest) run(w http.ResponseWriter, r *http.Request, rest string) {
 	defer func() {
-		asked := x.body.model()
-		price, ok := x.service.price(asked)
-		if !ok {
-			price, _ = x.service.price(r.Header.Get(protocol.ModelHeader))
-		}
+		price, _ := x.service.price(x.body.model())
 		x.used.Cost = x.used.costOf(price)
 		x.broker.finish(x.account, x.service, x.result, x.used)
 	}()
@@ -109,10 +105,13 @@ func (x *forwardedRequest) run(w http.ResponseWriter, r *http.Request, rest stri
 		endSpan(fault, tracing.Int("http.response.status_code", int64(x.status)),
 			tracing.Int("gen_ai.usage.input_tokens", int64(x.used.Input+x.used.CacheRead+x.used.CacheCreation)), tracing.Int("gen_ai.usage.output_tokens", int64(x.used.Output)))
 	}()
-	x.body.body = http.MaxBytesReader(nil, r.Body, maxBody)
+	x.body.of, x.body.body = x, http.MaxBytesReader(nil, r.Body, maxBody)
 	out := &http.Request{
 		Method: r.Method, URL: x.service.target(rest, r.URL.RawQuery), Header: x.service.header(r.Header),
 		ContentLength: r.ContentLength, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+	if x.paid {
+		out.Header.Set("Content-Type", "application/json") // as which it is judged
 	}
 	out.Header.Del("Tracestate") // it would belong to another traceparent
 	out.Header.Del("Traceparent")
@@ -162,6 +161,10 @@ func (x *forwardedRequest) unreachable(w http.ResponseWriter, r *http.Request, e
 			x.used = usageOf(x.answer.Count(asked))
 		}
 		panic(http.ErrAbortHandler) // to return would be to answer 200
+	}
+	if refused := x.body.refusal(); refused != nil {
+		refused.write(w)
+		return
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		tooLarge.write(w)
@@ -276,24 +279,58 @@ func (x *forwardedRequest) stream(w http.ResponseWriter, r *http.Request, res *h
 }
 
 // countingBody is a request's body as the transport reads it, which may go on until
-// Close returns.
+// Close returns. One that the service may not get breaks off before its end.
 type countingBody struct {
+	of   *forwardedRequest
 	body io.ReadCloser
 
 	mu       sync.Mutex // guards all below
 	count    tokencount.Request
 	complete bool
+	refused  *refusal // why it broke off
 }
+
+var errRefused = errors.New("the request was refused")
 
 func (q *countingBody) Read(p []byte) (int, error) {
 	n, err := q.body.Read(p)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	_, _ = q.count.Write(p[:n])
-	if errors.Is(err, io.EOF) {
-		q.complete = true
+	if refused := q.judge(p[:n], errors.Is(err, io.EOF)); refused != nil {
+		_, _ = io.Copy(io.Discard, q.body) // who still writes might not read the answer
+		return 0, errRefused
 	}
 	return n, err
+}
+
+// judge takes the next bytes, the last ones perhaps, and says why the service may not get them; nil if it may.
+func (q *countingBody) judge(p []byte, last bool) *refusal {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, _ = q.count.Write(p)
+	q.complete = q.complete || last
+	if q.refused == nil && q.of.paid {
+		q.refused = q.problem()
+	}
+	return q.refused
+}
+
+// problem is why the service may not get what was read. q.mu is held.
+func (q *countingBody) problem() *refusal {
+	switch err := q.count.Err(); {
+	case err != nil:
+		return refuse(400, "invalid_request_error", "%s", err)
+	case q.count.Whole():
+		return q.of.broker.admitModel(q.of.account, q.of.service, &q.count)
+	case q.complete:
+		return refuse(400, "invalid_request_error", "the request is no JSON object: it has no end")
+	}
+	return nil
+}
+
+// refusal says why it broke off; nil if it did not.
+func (q *countingBody) refusal() *refusal {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.refused
 }
 
 func (q *countingBody) Close() error { return q.body.Close() }

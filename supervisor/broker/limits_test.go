@@ -452,7 +452,7 @@ func TestCutOffAnswerCosts(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})
 	socket, _ := h.start(broker.Agent{ID: "a"})
-	res, err := client(socket).Post("http://broker/p/chat/completions", "", strings.NewReader(strings.Repeat("x", 400)))
+	res, err := client(socket).Post("http://broker/p/chat/completions", "", strings.NewReader("{}"+strings.Repeat(" ", 398)))
 	if err != nil {
 		t.Fatal(err)
 	}

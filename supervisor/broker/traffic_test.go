@@ -25,7 +25,8 @@ func TestTraffic(t *testing.T) {
 			"dead": {BaseURL: dead, Auth: broker.None}, "keyless": {BaseURL: dead, KeyName: "K", Auth: broker.Bearer},
 		},
 	}, func(w http.ResponseWriter, r *http.Request) {
-		switch body, _ := io.ReadAll(r.Body); string(body) {
+		body, _ := io.ReadAll(r.Body)
+		switch what := strings.Trim(string(body), `{"}: `); what {
 		case "fail":
 			w.WriteHeader(http.StatusTooManyRequests)
 		case "break":
@@ -38,7 +39,7 @@ func TestTraffic(t *testing.T) {
 		case "done", "cut": // and the stream goes on, as far as anybody can tell
 			w.Header().Set("Content-Type", "text/event-stream")
 			fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"\"}]}\n\n")
-			if string(body) == "done" {
+			if what == "done" {
 				fmt.Fprint(w, "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
 					"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n")
 			}
@@ -64,10 +65,10 @@ func TestTraffic(t *testing.T) {
 			t.Fatal(err)
 		}
 		if res, err := client(socket).Do(req); err == nil {
-			switch body {
+			switch what := strings.Trim(body, `{"}: `); what {
 			case "pause": // the child has what it wants
 			case "done", "cut":
-				for lines := bufio.NewScanner(res.Body); lines.Scan() && !strings.Contains(lines.Text(), map[string]string{"done": "[DONE]", "cut": "hi"}[body]); {
+				for lines := bufio.NewScanner(res.Body); lines.Scan() && !strings.Contains(lines.Text(), map[string]string{"done": "[DONE]", "cut": "hi"}[what]); {
 				}
 			default:
 				_, _ = io.Copy(io.Discard, res.Body) // it may break off
@@ -87,16 +88,16 @@ func TestTraffic(t *testing.T) {
 	post(t.Context(), "/dead/messages/count_tokens", "{}")
 	post(t.Context(), "/keyless/chat/completions", "{}")
 	post(t.Context(), "/nobody/chat/completions", "{}")
-	post(t.Context(), "/p/chat/completions", "done")
-	post(t.Context(), "/p/chat/completions", "cut")
-	post(t.Context(), "/p/chat/completions", "short")
+	post(t.Context(), "/p/chat/completions", `{"done":""}`)
+	post(t.Context(), "/p/chat/completions", `{"cut":""}`)
+	post(t.Context(), "/p/chat/completions", `{"short":""}`)
 	post(t.Context(), "/p/chat/completions", "{}")
 	post(t.Context(), "/p/chat/completions", "{}") // the budget is spent
 	if err := h.Close(); err != nil {              // which waits for all to be accounted for
 		t.Fatal(err)
 	}
 	want := map[string]broker.Traffic{
-		"p":       {Refused: 1, Answered: 2, Failed: 3, Abandoned: 3, Used: broker.Usage{Requests: 8, Estimated: 1, Input: 103, Output: 35}},
+		"p":       {Refused: 1, Answered: 2, Failed: 3, Abandoned: 3, Used: broker.Usage{Requests: 8, Estimated: 1, Input: 105, Output: 35}},
 		"dead":    {Unreachable: 1, Used: broker.Usage{Requests: 1}},
 		"keyless": {Refused: 1},
 	}

@@ -161,7 +161,12 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		model := ""
 		if r.Method == http.MethodPost {
-			model = peekModel(r)
+			var err error
+			if model, err = peekModel(r); err != nil {
+				takeBody(r)
+				refuse(w, http.StatusBadRequest, "invalid_request_error", "%s", err)
+				return
+			}
 		}
 		r.Header.Del(protocol.ModelHeader) // what it asks for decides, not what it says
 		if model != "" {
@@ -170,9 +175,6 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.proxy.ServeHTTP(w, r)
 	}
 }
-
-// credentials are the headers by which programs send a key.
-var credentials = []string{"Authorization", "X-Api-Key", "X-Goog-Api-Key", "Api-Key"}
 
 // knows reports whether a request has the token.
 func (g *Gate) knows(r *http.Request) bool {
@@ -191,17 +193,17 @@ func (g *Gate) knows(r *http.Request) bool {
 	return known == 1
 }
 
-// peekModel is the model that a request is to, if it names it early. The body is as it was.
-func peekModel(r *http.Request) string {
+// peekModel is the model that a request is to, if it names it early; the error says what is wrong with it so far, for the
+// program. The body is as it was. The broker judges the whole of it as it passes.
+func peekModel(r *http.Request) (string, error) {
 	var seen bytes.Buffer
 	var count tokencount.Request
 	body, chunk := r.Body, make([]byte, 8<<10)
-	for seen.Len() < maxBefore {
-		before := count.Model()
+	for seen.Len() < maxBefore && count.Model() == "" && count.Err() == nil {
 		n, err := body.Read(chunk)
 		seen.Write(chunk[:n])
 		_, _ = count.Write(chunk[:n])
-		if err != nil || before != "" && before == count.Model() { // it is whole
+		if err != nil {
 			break // the next read says it again
 		}
 	}
@@ -209,22 +211,36 @@ func peekModel(r *http.Request) string {
 		io.Reader
 		io.Closer
 	}{io.MultiReader(&seen, body), body}
-	return count.Model()
+	return count.Model(), count.Err()
 }
+
+// passedHeaders and passedQuery are what services need of a request beside its body. Others would go with the server's
+// key: they choose another account that pays, or in a proxy of models another model.
+var (
+	passedHeaders = []string{"Accept", "Anthropic-Beta", "Anthropic-Version", "Openai-Beta", "Traceparent", "User-Agent", protocol.ModelHeader}
+	passedQuery   = []string{"after_id", "before_id", "beta", "limit"}
+)
 
 // rewrite turns a request of the program's into one of the broker.
 func (g *Gate) rewrite(p *httputil.ProxyRequest) {
 	path := strings.TrimPrefix(strings.TrimPrefix(p.In.URL.EscapedPath(), "/"), "v1/")
-	query := p.In.URL.Query()
-	query.Del("key")
+	asked, query := p.In.URL.Query(), url.Values{}
+	for _, name := range passedQuery {
+		if values, ok := asked[name]; ok {
+			query[name] = values
+		}
+	}
 	// It is a path of ours, or one of models: both are plain.
 	p.Out.URL = &url.URL{
 		Scheme: "http", Host: "broker", Path: "/" + g.options.Provider + "/" + g.dialect.version + path,
 		RawPath: "/" + url.PathEscape(g.options.Provider) + "/" + g.dialect.version + path, RawQuery: query.Encode(),
 	}
 	p.Out.Host = ""
-	for _, name := range append([]string{"Cookie"}, credentials...) {
-		p.Out.Header.Del(name)
+	p.Out.Header = http.Header{}
+	for _, name := range passedHeaders {
+		if values, ok := p.In.Header[name]; ok {
+			p.Out.Header[name] = values
+		}
 	}
 }
 

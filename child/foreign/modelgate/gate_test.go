@@ -96,8 +96,11 @@ func ask(t *testing.T, method, url, body string, header ...string) string {
 func TestGate(t *testing.T) {
 	base, token := opened(t, modelgate.Options{Provider: "a b", Type: "anthropic", Protocol: "claude"}, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		secrets := r.Header.Get("Authorization") + r.Header.Get("X-Api-Key") + r.Header.Get("X-Goog-Api-Key") + r.Header.Get("Cookie")
-		fmt.Fprintf(w, "%s %s %q %s %s", r.Method, r.RequestURI, secrets, r.Header.Get(protocol.ModelHeader), body)
+		model := r.Header.Get(protocol.ModelHeader)
+		for _, name := range []string{"Accept-Encoding", "Content-Length", "User-Agent", protocol.ModelHeader} {
+			r.Header.Del(name)
+		}
+		fmt.Fprintf(w, "%s %s %v %s %s", r.Method, r.RequestURI, r.Header, model, body)
 	})
 	const body = `{"model":"m","messages":[]}`
 	for _, test := range []struct {
@@ -105,16 +108,17 @@ func TestGate(t *testing.T) {
 		header                   []string
 		want                     string
 	}{
-		{"bearer", "POST", "/v1/messages?beta=true", body, []string{"Authorization", "Bearer " + token, "Cookie", "x"}, `200 POST /a%20b/v1/messages?beta=true "" m ` + body},
-		{"x-api-key, and a lie about the model", "POST", "/v1/messages", body, []string{"X-Api-Key", token, protocol.ModelHeader, "cheap"}, `200 POST /a%20b/v1/messages "" m `},
-		{"as Google's", "GET", "/v1/models/x?key=" + token, "", nil, `200 GET /a%20b/v1/models/x ""`},
-		{"x-goog-api-key", "GET", "/models", "", []string{"X-Goog-Api-Key", token}, `200 GET /a%20b/v1/models ""`},
+		{"bearer", "POST", "/v1/messages?beta=true&model=big&key=", body, []string{"Authorization", "Bearer " + token, "Cookie", "x", "Openai-Organization", "other", "X-Custom", "x", "Anthropic-Version", "2023-06-01", "Anthropic-Beta", "b", "Content-Type", "x/y"}, `200 POST /a%20b/v1/messages?beta=true map[Anthropic-Beta:[b] Anthropic-Version:[2023-06-01]] m ` + body},
+		{"x-api-key, and a lie about the model", "POST", "/v1/messages", body, []string{"X-Api-Key", token, protocol.ModelHeader, "cheap"}, `200 POST /a%20b/v1/messages map[] m `},
+		{"as Google's", "GET", "/v1/models/x?key=" + token, "", nil, `200 GET /a%20b/v1/models/x map[]`},
+		{"x-goog-api-key", "GET", "/models", "", []string{"X-Goog-Api-Key", token}, `200 GET /a%20b/v1/models map[]`},
 		{"no token", "POST", "/v1/messages", body, nil, "401 "},
 		{"a part of it", "POST", "/v1/messages", body, []string{"X-Api-Key", token[:len(token)-1]}, "401 "},
 		{"an empty one", "POST", "/v1/messages?key=", body, []string{"Authorization", "Bearer "}, "401 "},
 		{"another dialect", "POST", "/v1/chat/completions", body, []string{"X-Api-Key", token}, "404 {\"type\":\"error\",\"error\":{\"type\":\"unknown_endpoint\",\"message\":\"provider a b is of type anthropic"},
 		{"files", "GET", "/v1/files", "", []string{"X-Api-Key", token}, "404 "},
 		{"out of the provider", "POST", "/v1/../../other/v1/messages", body, []string{"X-Api-Key", token}, "404 "},
+		{"two models", "POST", "/v1/messages", `{"model":"m","\u006dodel":"big"}`, []string{"X-Api-Key", token}, `400 {"type":"error","error":{"type":"invalid_request_error","message":"a name of a member at the top`},
 		{"packed", "POST", "/v1/messages", body, []string{"X-Api-Key", token, "Content-Encoding", "gzip"}, "415 "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
