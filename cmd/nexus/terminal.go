@@ -209,11 +209,6 @@ func someAgent(ctx context.Context, c *client.Client) (string, error) {
 
 // dumb reports whether the terminal draws nothing.
 func dumb(environ []string) bool {
-	value := ""
-	for _, variable := range environ {
-		if text, ok := strings.CutPrefix(variable, "TERM="); ok {
-			value = text
-		}
-	}
-	return value == "dumb" || value == ""
+	kind := cli.Variable(environ, "TERM")
+	return kind == "dumb" || kind == ""
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -457,6 +458,44 @@ func TestTheTerminalIsAsItWas(t *testing.T) {
 			}
 			if server, err := homelock.Find(home); err != nil || server.Runs {
 				t.Errorf("the server: %+v, %v", server, err)
+			}
+		})
+	}
+}
+
+// With NO_COLOR nothing is coloured, whatever its text is; without it problems are red.
+func TestColoursAtATerminal(t *testing.T) {
+	t.Parallel()
+	env, err := exec.LookPath("env")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for value, coloured := range map[string]bool{"": true, "1": false, "please": false} {
+		t.Run("NO_COLOR="+value, func(t *testing.T) {
+			t.Parallel()
+			port, err := freePort("127.0.0.1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := inTerminal(t, filepath.Join(t.TempDir(), "home"), t.TempDir(), 80,
+				env, "NO_COLOR="+value, filepath.Join(programs, "nexus"), "--port", port, "--fresh", "--preset", "trusted")
+			p.sees(".1 · offline")
+			p.types("/bogus\r")
+			p.sees("! no command /bogus")
+			p.types("run false\r")
+			p.sees("✗ shell false", "of 128.0k tokens")
+			p.types("/quit\r")
+			if err := p.leaves(); err != nil {
+				t.Errorf("it ended with %v:\n%s", err, p.text())
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			raw := p.raw.String()
+			if colours := regexp.MustCompile(`\x1b\[([0-9;]*;)?[349][0-9][;m]|\x1b\]1[0-2];`).FindAllString(raw, -1); (len(colours) > 0) != coloured {
+				t.Errorf("coloured by %q", colours)
+			}
+			if !strings.Contains(raw, "\x1b[1m") {
+				t.Error("nothing is bold")
 			}
 		})
 	}

@@ -24,7 +24,7 @@ func (t *target) screen(out io.Writer) *screen {
 	if IsTerminal(out) {
 		kind := t.getenv("TERM")
 		s.terminal, _ = out.(*os.File)
-		s.styles = kind != "" && kind != "dumb" && t.getenv("NO_COLOR") == ""
+		s.styles = kind != "" && kind != "dumb" && !Colourless(t.environ)
 	}
 	return s
 }

@@ -86,10 +86,15 @@ func (t *target) CheckPort(lowest int) error {
 	return nil
 }
 
-// getenv is a variable of the environment, "" if it is not there. Of two of a name, the
-// last counts.
-func (t *target) getenv(name string) (value string) {
-	for _, variable := range t.environ {
+// getenv is a variable of the environment.
+func (t *target) getenv(name string) string { return Variable(t.environ, name) }
+
+// Colourless reports whether the environment asks for no colours: NO_COLOR has any text (no-color.org).
+func Colourless(environ []string) bool { return Variable(environ, "NO_COLOR") != "" }
+
+// Variable is a variable of an environment of KEY=VALUE, "" if it is not there. Of two of a name, the last counts.
+func Variable(environ []string, name string) (value string) {
+	for _, variable := range environ {
 		if text, ok := strings.CutPrefix(variable, name+"="); ok {
 			value = text
 		}

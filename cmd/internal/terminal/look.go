@@ -19,6 +19,9 @@ type look struct {
 	width   int // columns; 0 breaks no lines
 	plain   bool
 	verbose bool // calls are shown whole
+	// colourless shows styles without their colours: what is printed above what changes comes to the terminal
+	// as it is.
+	colourless bool
 }
 
 var (
@@ -34,6 +37,9 @@ var (
 func (l look) style(s lipgloss.Style, text string) string {
 	if l.plain || text == "" {
 		return text
+	}
+	if l.colourless {
+		s = s.UnsetForeground()
 	}
 	return s.Render(text)
 }
@@ -122,14 +128,14 @@ func (l look) answer(text string) []string {
 		case strings.HasPrefix(trimmed, "#"):
 			out = append(out, l.styled(bold, strings.TrimSpace(strings.TrimLeft(trimmed, "#")))...)
 		default:
-			out = append(out, l.wrap(emphasis(line), "")...)
+			out = append(out, l.wrap(l.emphasis(line), "")...)
 		}
 	}
 	return out
 }
 
 // emphasis gives **text** and `text` their styles.
-func emphasis(line string) string {
+func (l look) emphasis(line string) string {
 	for _, e := range []struct {
 		mark  string
 		style lipgloss.Style
@@ -141,7 +147,7 @@ func emphasis(line string) string {
 			if !ok || !closed || strings.TrimSpace(inner) == "" {
 				break
 			}
-			b.WriteString(before + e.style.Render(inner))
+			b.WriteString(before + l.style(e.style, inner))
 			line = after
 		}
 		line = b.String() + line

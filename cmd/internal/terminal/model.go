@@ -63,6 +63,7 @@ func newModel(t *talk, h *history, k *Keyboard) *model {
 	m.input.SetVirtualCursor(false)
 	styles := m.input.Styles()
 	styles.Focused.CursorLine = lipgloss.NewStyle() // else it is black on whatever the terminal has
+	styles.Cursor.Color = nil                       // the terminal's own
 	m.input.SetStyles(styles)
 	m.input.KeyMap.InsertNewline.SetKeys("alt+enter", "shift+enter", "ctrl+j")
 	m.input.Focus()

@@ -42,6 +42,9 @@ func NewProgram(m tea.Model, k *Keyboard, out io.Writer, environ []string) *Prog
 		}
 		return msg
 	}
+	if cli.Colourless(environ) {
+		environ = append(environ[:len(environ):len(environ)], "NO_COLOR=1") // of other values bubbletea takes few for set
+	}
 	first := &firstFrame{Writer: out, drawn: make(chan struct{})}
 	return &Program{tea.NewProgram(g, tea.WithFilter(quits), tea.WithInput(k), tea.WithOutput(first.output()), tea.WithEnvironment(environ)), k, g, first}
 }

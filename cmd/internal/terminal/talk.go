@@ -126,12 +126,14 @@ type message struct {
 func newTalk(ctx context.Context, c *client.Client, o Options, tell telling) *talk {
 	return &talk{
 		ctx: ctx, c: c, o: o, chat: newChat(ctx, c, tell), met: map[string]bool{}, own: map[string]string{},
-		shown: transcript{look: look{plain: o.Plain, verbose: o.Verbose}, now: time.Now},
+		shown: transcript{look: look{plain: o.Plain, verbose: o.Verbose, colourless: cli.Colourless(o.Environ)}, now: time.Now},
 	}
 }
 
 // look is how things are shown; from any goroutine.
-func (t *talk) look() look { return look{int(t.width.Load()), t.o.Plain, t.o.Verbose} }
+func (t *talk) look() look {
+	return look{int(t.width.Load()), t.o.Plain, t.o.Verbose, cli.Colourless(t.o.Environ)}
+}
 
 // resize takes the terminal's width. The last column stays free: behind each line that bubbletea prints it
 // erases the rest, and that is on many terminals the last character of a line of the whole width.
