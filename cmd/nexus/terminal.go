@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -108,13 +111,15 @@ func (v *conversation) run(cmd *cobra.Command, app *cli.App) error {
 		}
 		v.o.Stdin = strings.NewReader(message)
 	}
-	c, err := v.reach(cmd.Context(), app)
+	ctx, stop := v.heedSignals(cmd.Context())
+	defer stop()
+	c, err := v.reach(ctx, app)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	if v.connect != "" && v.chosen() == 0 {
-		if v.o.Agent, err = someAgent(cmd.Context(), c); err != nil {
+		if v.o.Agent, err = someAgent(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -133,11 +138,11 @@ func (v *conversation) run(cmd *cobra.Command, app *cli.App) error {
 	}
 	switch {
 	case once:
-		return terminal.Once(cmd.Context(), c, v.o)
+		return terminal.Once(ctx, c, v.o)
 	case !drawn || dumb(app.Environ):
 		v.o.Plain = true
 	}
-	return terminal.Run(cmd.Context(), c, v.o)
+	return terminal.Run(ctx, c, v.o)
 }
 
 // place finds the directory of new agents.
@@ -163,8 +168,35 @@ func (v *conversation) setServer(app *cli.App) error {
 	return app.CheckServers()
 }
 
-// reach finds the server, or starts one.
+// heedSignals has signals end the talk rather than the process, which would leave the server behind that is started
+// for the talk: SIGTERM and SIGHUP by the end of ctx, SIGINT as the options say. The caller must call stop.
+func (v *conversation) heedSignals(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, unhear := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
+	v.o.Interrupts = make(chan os.Signal, 1) // one is enough: reach puts back what it has read
+	signal.Notify(v.o.Interrupts, os.Interrupt)
+	return ctx, func() {
+		signal.Stop(v.o.Interrupts)
+		unhear()
+	}
+}
+
+// reach finds the server, or starts one. A SIGINT ends the search, and is there for the talk if a server was started.
 func (v *conversation) reach(ctx context.Context, app *cli.App) (*client.Client, error) {
+	ctx, leave := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer leave()
+	watching.Go(func() {
+		select {
+		case s := <-v.o.Interrupts:
+			select {
+			case v.o.Interrupts <- s:
+			default: // there are others
+			}
+			leave()
+		case <-ctx.Done():
+		}
+	})
 	app.ServeFlags = append(app.ServeFlags, "--log-sessions") // somebody talks
 	if v.logDir != "" {
 		dir, err := filepath.Abs(v.logDir)
@@ -178,6 +210,9 @@ func (v *conversation) reach(ctx context.Context, app *cli.App) (*client.Client,
 	}
 	c, err := app.Connect(ctx, v.connect == "")
 	v.o.Started = app.Started
+	if err != nil && ctx.Err() != nil {
+		return nil, errors.New("") // as it was asked to end
+	}
 	if err == nil && !app.Started && (v.logDir != "" || v.rawLog) {
 		c.Close()
 		return nil, cli.Usage("--log-dir and --raw-log are of a server that is started here, and one runs already: leave them out, or set logs in its configuration and restart it")

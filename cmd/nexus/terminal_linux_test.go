@@ -463,6 +463,53 @@ func TestTheTerminalIsAsItWas(t *testing.T) {
 	}
 }
 
+// A talk that is left while its server starts, or as soon as that has started, leaves no server behind.
+func TestLeavingEarly(t *testing.T) {
+	t.Parallel()
+	moments := map[string]func(p *person){
+		"starting": func(p *person) {
+			eventually(p.T, "no server is started", func() (string, error) {
+				logs, err := filepath.Glob(filepath.Join(p.home, "logs", "server-*.log"))
+				if err == nil && len(logs) == 0 {
+					err = errors.New("it has no log")
+				}
+				return "", err
+			})
+		},
+		"started": func(p *person) { p.sees("nexus: started a server") },
+	}
+	for moment, comes := range moments {
+		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+			t.Run(moment+"/"+sig.String(), func(t *testing.T) {
+				t.Parallel()
+				begin, home, _ := talker(t)
+				p := begin(200, "--fresh")
+				comes(p)
+				for range 2 { // somebody insists
+					_ = p.cmd.Process.Signal(sig)
+				}
+				_ = p.leaves() // the status is that of the end, or of the search that was given up
+				if after := p.state(); after != p.before {
+					t.Errorf("the terminal was %+v and is %+v", p.before, after)
+				}
+				eventually(t, "a server is left", func() (any, error) {
+					files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+					for _, file := range files {
+						line, _ := os.ReadFile(file) // or it has ended
+						if args := string(line); strings.Contains(args, "\x00serve\x00") && strings.Contains(args, "\x00"+home+"\x00") {
+							err = errors.New(args)
+						}
+					}
+					return nil, err
+				})
+				if text := p.text(); strings.Contains(text, "the server goes on") {
+					t.Error(text)
+				}
+			})
+		}
+	}
+}
+
 // With NO_COLOR nothing is coloured, whatever its text is; without it problems are red.
 func TestColoursAtATerminal(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -24,9 +25,10 @@ type started struct {
 }
 
 // startServer runs nexus serve, with these further flags, in the background and returns once it listens.
-// The server outlives us: it has a session of its own, logs to
+// If ctx ends
+// before, so does the server. Else it outlives us: it has a session of its own, logs to
 // logs/server-PORT.log, and needs nobody at its stdout after the announcement.
-func startServer(cfg *config.Config, port int, environ, flags []string) (s started, err error) {
+func startServer(ctx context.Context, cfg *config.Config, port int, environ, flags []string) (s started, err error) {
 	nexus, err := findNexus()
 	if err != nil {
 		return s, err
@@ -56,12 +58,17 @@ func startServer(cfg *config.Config, port int, environ, flags []string) (s start
 		return s, fmt.Errorf("start the server: %w", err)
 	}
 	s = started{pid: cmd.Process.Pid, log: logPath}
+	unwatch := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) }) // or it has ended
+	defer unwatch()
 	_, keyFile, err := greeting.Read(stdout)
-	if keyFile != "" {
+	if keyFile != "" && unwatch() {
 		return s, cmd.Process.Release()
 	}
-	// stdout ended without a greeting: so does the server.
+	// stdout ended without a greeting, or nobody wants the server any more: it ends.
 	err = errors.Join(err, cmd.Wait())
+	if ctx.Err() != nil {
+		return s, ctx.Err()
+	}
 	if err == nil {
 		err = errors.New("it ended at once")
 	}

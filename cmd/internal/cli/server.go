@@ -313,9 +313,10 @@ func (a *App) start(ctx context.Context, cfg *config.Config, before located) (lo
 	case last.PID > 0 && !last.Runs:
 		a.note("the last server of %s (process %d) did not end by itself", home, last.PID)
 	}
-	started, failed := startServer(cfg, a.Port, a.Environ, a.ServeFlags)
+	started, failed := startServer(ctx, cfg, a.Port, a.Environ, a.ServeFlags)
 	if a.Started = failed == nil; a.Started {
 		a.note("started a server (process %d, port %d, log %s)", started.pid, a.Port, started.log)
+		ctx = context.WithoutCancel(ctx) // the caller has to know it, to end it
 	}
 	// Somebody else may start one at the same time: one of us gets the home, and both
 	// may use its server.

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/protocol"
 )
 
 // found is what there is of an agent.
@@ -40,8 +42,28 @@ func (c *chat) find(name string) (f found, err error) {
 // restore starts a saved agent, or a new one. There is somebody who answers for approvals.
 func (c *chat) restore(name, cwd string, preset *string) error {
 	p := api.CreateAgentParams{AgentID: &name, Preset: preset, DefaultCwd: &cwd, Approvals: new("ask")}
-	_, err := client.Do(c.ctx, c.c, "", api.CreateAgent, p)
+	_, err := c.create(p)
 	return err
+}
+
+// create creates an agent, or restores it, also if the talk ends meanwhile.
+func (c *chat) create(p api.CreateAgentParams) (agent string, err error) {
+	if err := c.met.begin(); err != nil {
+		return "", err
+	}
+	made, err := client.Do(context.WithoutCancel(c.ctx), c.c, "", api.CreateAgent, p)
+	c.met.end(made.AgentID, protocol.Value(p.Temporary), err)
+	return made.AgentID, err
+}
+
+// load brings the agent of a session, also if the talk ends meanwhile.
+func (c *chat) load(p api.LoadSessionParams) (agent string, err error) {
+	if err := c.met.begin(); err != nil {
+		return "", err
+	}
+	loaded, err := client.Do(context.WithoutCancel(c.ctx), c.c, "", api.LoadSession, p)
+	c.met.end(loaded.AgentID, false, err)
+	return loaded.AgentID, err
 }
 
 // going is what is done with an agent that was found or made.

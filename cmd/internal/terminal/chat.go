@@ -58,6 +58,7 @@ type chat struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	running sync.WaitGroup
+	met     met
 
 	mu    sync.Mutex // guards the rest
 	links map[string]*link

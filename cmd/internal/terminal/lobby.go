@@ -82,19 +82,18 @@ func (t *talk) create(p api.CreateAgentParams) (agent string, err error) {
 		}
 		p.SystemPrompt = new(string(text))
 	}
-	made, err := client.Do(t.ctx, t.c, "", api.CreateAgent, p)
-	return made.AgentID, err
+	return t.chat.create(p)
 }
 
 // load goes to the agent of a session, as the options narrow it.
 func (t *talk) load(p api.LoadSessionParams) work {
 	p = narrowed(t, p)
 	return func() any {
-		loaded, err := client.Do(t.ctx, t.c, "", api.LoadSession, p)
+		agent, err := t.chat.load(p)
 		if err != nil {
 			return t.fail(err)
 		}
-		return t.begin(loaded.AgentID, false)()
+		return t.begin(agent, false)()
 	}
 }
 

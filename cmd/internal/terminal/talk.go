@@ -75,8 +75,7 @@ type talk struct {
 	c     *client.Client
 	o     Options
 	agent string
-	aside *aside          // beginWhispering mode: the agent that is returned to; nil for none
-	met   map[string]bool // the agents that were talked to; whether they were created here
+	aside *aside // beginWhispering mode: the agent that is returned to; nil for none
 
 	shown    transcript
 	queued   []message         // ours that have not begun; the first one is on its way
@@ -125,7 +124,7 @@ type message struct {
 
 func newTalk(ctx context.Context, c *client.Client, o Options, tell telling) *talk {
 	return &talk{
-		ctx: ctx, c: c, o: o, chat: newChat(ctx, c, tell), met: map[string]bool{}, own: map[string]string{},
+		ctx: ctx, c: c, o: o, chat: newChat(ctx, c, tell), own: map[string]string{},
 		shown: transcript{look: look{plain: o.Plain, verbose: o.Verbose, colourless: cli.Colourless(o.Environ)}, now: time.Now},
 	}
 }
@@ -205,7 +204,7 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 		return m, nil
 	case made:
 		if name, ok := strings.CutPrefix(strings.Join(m, "\n"), "created "); ok {
-			t.met[name] = true
+			t.chat.met.add(name, true)
 		}
 		return m, nil
 	case overheard:
@@ -394,7 +393,7 @@ func (t *talk) arrive(m arrived) []string {
 	if t.agent != "" && t.agent != m.agent {
 		t.chat.detach(t.agent)
 	}
-	t.met[m.agent] = t.met[m.agent] || m.created
+	t.chat.met.add(m.agent, m.created)
 	t.agent = m.agent
 	t.holding, t.held = false, nil
 	t.state, t.incarnation = m.info.State, m.info.Incarnation

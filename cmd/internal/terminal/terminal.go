@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/charmbracelet/x/term"
@@ -45,6 +43,9 @@ type Options struct {
 	// use it.
 	Started bool
 
+	// Interrupts has the SIGINTs since before that. SIGTERM and SIGHUP end the context of the talk.
+	Interrupts chan os.Signal
+
 	// Server says which server that is, which has proved it by the first answer; "" where it was started
 	// for us, and that was said.
 	Server string
@@ -65,23 +66,37 @@ func Run(ctx context.Context, c *client.Client, o Options) error {
 		run = plainly
 	}
 	t, err := run(ctx, c, o)
-	t.chat.close()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
-	defer cancel()
-	t.ctx = ctx
-	for _, line := range t.finish() {
-		fmt.Fprintln(o.Stderr, line)
-	}
+	t.end()
 	if err == nil && t.failed.Load() {
 		err = errors.New("")
 	}
 	return err
 }
 
+// end ends what the talk has begun, and says what stays.
+func (t *talk) end() {
+	t.chat.close()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), endPatience)
+	defer cancel()
+	t.ctx = ctx
+	for _, line := range t.finish() {
+		fmt.Fprintln(t.o.Stderr, line)
+	}
+}
+
 // drawn is the talk at a terminal.
 func drawn(ctx context.Context, c *client.Client, o Options) (*talk, error) {
 	var program *Program
-	t := newTalk(ctx, c, o, func(msg any) { program.Send(msg) })
+	t := newTalk(context.WithoutCancel(ctx), c, o, func(msg any) { program.Send(msg) }) // what it has begun outlives the wish to leave
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	t.chat.goes(func() {
+		select {
+		case <-o.Interrupts: // bubbletea heeds those that come later
+			leave()
+		case <-t.chat.ctx.Done():
+		}
+	})
 	k := NewKeyboard(o.Terminal)
 	if columns, _, err := term.GetSize(k.Fd()); err == nil {
 		t.resize(columns) // bubbletea tells it while the talk begins
@@ -93,18 +108,16 @@ func drawn(ctx context.Context, c *client.Client, o Options) (*talk, error) {
 
 // plainly is the talk by lines.
 func plainly(ctx context.Context, c *client.Client, o Options) (*talk, error) {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	msgs := make(chan any)
-	t := newTalk(ctx, c, o, func(msg any) {
+	t := newTalk(context.WithoutCancel(ctx), c, o, func(msg any) {
 		select {
 		case msgs <- msg:
 		case <-ctx.Done():
 		}
 	})
-	l := &lineMode{t: t, out: o.Stdout, scripted: o.Terminal == nil, msgs: msgs, done: make(chan struct{}), interrupts: make(chan os.Signal, 1), lines: make(chan string)}
-	signal.Notify(l.interrupts, os.Interrupt)
-	defer signal.Stop(l.interrupts)
+	l := &lineMode{t: t, out: o.Stdout, scripted: o.Terminal == nil, msgs: msgs, done: make(chan struct{}), lines: make(chan string)}
 	go l.read(o.Stdin) // ends with stdin, or with the process
 	t.chat.approvals()
 	l.loop(ctx)
@@ -115,15 +128,14 @@ func plainly(ctx context.Context, c *client.Client, o Options) (*talk, error) {
 
 // lineMode reads and writes lines.
 type lineMode struct {
-	t          *talk
-	out        io.Writer
-	msgs       chan any
-	lines      chan string
-	interrupts chan os.Signal
-	done       chan struct{} // closed when nobody reads lines any more
-	scripted   bool          // no person types
-	working    int           // how much work is under way
-	ending     bool          // stdin has ended
+	t        *talk
+	out      io.Writer
+	msgs     chan any
+	lines    chan string
+	done     chan struct{} // closed when nobody reads lines any more
+	scripted bool          // no person types
+	working  int           // how much work is under way
+	ending   bool          // stdin has ended
 }
 
 func (l *lineMode) read(in io.Reader) {
@@ -178,7 +190,7 @@ func (l *lineMode) loop(ctx context.Context) {
 				}
 			}
 			l.show(l.t.submit(line, false))
-		case <-l.interrupts:
+		case <-l.t.o.Interrupts:
 			more, ok := l.t.interrupt()
 			if !ok {
 				return
@@ -219,6 +231,7 @@ func (l *lineMode) do(w work) {
 // finish removes the temporary agents that were created here and do nothing, and ends the server
 // that was started for us, unless others use it. It says what stays.
 func (t *talk) finish() []string {
+	t.chat.met.wait(t.ctx)
 	all, err := client.Do(t.ctx, t.c, "", api.ListAgents, api.None{})
 	if err != nil {
 		return nil // it has ended
@@ -226,7 +239,7 @@ func (t *talk) finish() []string {
 	why := ""
 	for _, a := range all.Agents {
 		idle := a.RequestID == nil && a.Queued == 0 && a.ChildCount == 0
-		created, met := t.met[a.AgentID]
+		created, met := t.chat.met.of(a.AgentID)
 		switch {
 		case created && a.IsTemp && idle:
 			_, _ = client.Do(t.ctx, t.c, "", api.DestroyAgent, api.AgentIDParams{AgentID: a.AgentID}) // or it is gone
@@ -281,12 +294,11 @@ func (t *talk) othersTalk() bool {
 func Once(ctx context.Context, c *client.Client, o Options) error {
 	o.Plain = true
 	t := newTalk(ctx, c, o, func(any) {})
-	defer t.chat.close()
-	err := t.once()
-	for _, line := range t.finish() {
-		fmt.Fprintln(o.Stderr, line)
+	defer t.end()
+	if ctx.Err() != nil || len(o.Interrupts) > 0 {
+		return errors.New("")
 	}
-	return err
+	return t.once()
 }
 
 func (t *talk) once() error {
@@ -297,13 +309,9 @@ func (t *talk) once() error {
 		if o.Session != "" {
 			p.SessionName = &o.Session
 		}
-		var loaded api.LoadSessionResult
-		loaded, err = client.Do(t.ctx, t.c, "", api.LoadSession, narrowed(t, p))
-		agent = loaded.AgentID
-		t.met[agent] = false
+		agent, err = t.chat.load(narrowed(t, p))
 	case agent == "":
 		agent, err = t.create(api.CreateAgentParams{Temporary: new(true)})
-		t.met[agent] = true
 	}
 	if err != nil {
 		return err

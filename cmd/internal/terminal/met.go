@@ -1,0 +1,74 @@
+package terminal
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// met are the agents that were talked to, or were brought to run for a talk. A talk may end while an agent is
+// brought: wait then waits for its name, without which nobody knows whose the agent is. Safe for concurrent use.
+type met struct {
+	mu       sync.Mutex      // guards the rest
+	agents   map[string]bool // whether they were created here
+	bringing int             // how many are brought just now
+	over     chan struct{}   // nil before wait; closed once none is brought any more
+}
+
+// errOver says that an agent is not brought, as the talk has ended.
+var errOver = errors.New("the talk is over")
+
+// add takes an agent.
+func (m *met) add(agent string, created bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.agents == nil {
+		m.agents = map[string]bool{}
+	}
+	m.agents[agent] = m.agents[agent] || created
+}
+
+// of reports whether an agent was met, and whether it was created here.
+func (m *met) of(agent string) (created, is bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	created, is = m.agents[agent]
+	return created, is
+}
+
+// begin begins to bring an agent; errOver once the talk is over. The caller must call end.
+func (m *met) begin() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.over != nil {
+		return errOver
+	}
+	m.bringing++
+	return nil
+}
+
+// end ends that, with the agent that was brought, if there was no error.
+func (m *met) end(agent string, created bool, err error) {
+	if err == nil {
+		m.add(agent, created)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.bringing--; m.bringing == 0 && m.over != nil {
+		close(m.over)
+	}
+}
+
+// wait has no further agent brought, and returns once none is any more, or ctx ends. It is called once.
+func (m *met) wait(ctx context.Context) {
+	m.mu.Lock()
+	over := make(chan struct{})
+	if m.over = over; m.bringing == 0 {
+		close(over)
+	}
+	m.mu.Unlock()
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
+}
