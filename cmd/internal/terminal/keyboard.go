@@ -104,7 +104,12 @@ func (m *model) retype() (do tea.Cmd) {
 	early := m.early
 	m.early = nil
 	for _, k := range early {
+		if m.hold(k) {
+			continue
+		}
+		m.release()
 		do = tea.Batch(do, m.keys(k))
 	}
+	m.release()
 	return do
 }

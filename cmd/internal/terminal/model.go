@@ -26,6 +26,7 @@ type model struct {
 	keyboard *Keyboard
 	working  int               // how much work is under way
 	early    []tea.KeyPressMsg // keys that wait for somebody to talk to
+	burst    burst
 
 	expected string // the request that waits longest; "" for none
 	offered  bool   // a key answers it
@@ -120,8 +121,12 @@ func (m *model) show(lines []string, more work) tea.Cmd {
 
 // Update implements [tea.Model].
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	key, pressed := msg.(tea.KeyPressMsg)
+	if pressed && m.hold(key) {
+		return m, m.offer(true)
+	}
+	m.release()
 	do := m.update(msg)
-	_, pressed := msg.(tea.KeyPressMsg)
 	return m, tea.Batch(do, m.offer(pressed))
 }
 
@@ -151,6 +156,8 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 			m.offered = m.expected != ""
 		}
 		return nil
+	case gathered:
+		return m.gathered()
 	case tick:
 		return m.ticking()
 	case cleared:
@@ -221,7 +228,10 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	}
 	var cmd tea.Cmd
 	m.input, cmd = m.input.Update(k)
-	return cmd
+	if k.Text == "" {
+		return cmd
+	}
+	return tea.Batch(cmd, m.gather())
 }
 
 // enter submits what was typed; a line that ends with a backslash goes on.
@@ -321,8 +331,15 @@ func (m *model) prompt() string {
 	return "> "
 }
 
-// View implements [tea.Model].
+// View implements [tea.Model]. While keys are held, it is as it was.
 func (m *model) View() tea.View {
+	if m.burst.text == "" {
+		m.burst.drawn = m.draw()
+	}
+	return m.burst.drawn
+}
+
+func (m *model) draw() tea.View {
 	if m.width == 0 {
 		return tea.NewView(" ") // one of no line would be taken for one of a line by what prints above it
 	}

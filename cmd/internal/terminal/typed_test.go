@@ -33,6 +33,44 @@ func (m *model) press(keys string) {
 	for _, k := range keys {
 		m.Update(tea.KeyPressMsg{Code: k, Text: string(k)})
 	}
+	m.release()
+}
+
+// Text whose keys come together is taken and drawn once, behind the key that it follows and before the one that
+// comes next; each character costs the length of all of them otherwise.
+func TestKeysThatComeTogether(t *testing.T) {
+	m := drawnTalk(t)
+	m.t.queued = []message{{agent: "a", id: "0", sent: true}} // so that nothing is sent from here
+	typed := func(text string) {
+		for _, k := range text {
+			m.Update(tea.KeyPressMsg{Code: k, Text: string(k)})
+		}
+	}
+	typed("e")
+	before := m.View().Content
+	typed("cho it")
+	if now := m.View().Content; m.input.Value() != "e" || now != before {
+		t.Errorf("before the pause is over the input is %q, drawn as\n%s", m.input.Value(), now)
+	}
+	m.Update(gathered{})
+	if got := m.input.Value(); !strings.HasPrefix(got, "echo it") || !strings.Contains(m.View().Content, "echo it") {
+		t.Errorf("after it the input is %q, drawn as\n%s", got, m.View().Content)
+	}
+	m.Update(tea.KeyPressMsg{Code: 'u', Mod: tea.ModCtrl})
+	typed("echo one")
+	m.Update(tea.KeyPressMsg{Code: tea.KeyEnter})
+	typed("echo two")
+	m.Update(tea.KeyPressMsg{Code: tea.KeyBackspace})
+	typed("x")
+	m.Update(tea.KeyPressMsg{Code: tea.KeyEnter})
+	if q := m.t.queued; len(q) != 3 || q[1].text != "echo one" || q[2].text != "echo twx" {
+		t.Errorf("queued: %+v", q)
+	}
+	m.Update(gathered{})
+	m.Update(gathered{})
+	if m.Update(gathered{}); m.burst.gathering {
+		t.Error("a pause follows one in which nothing came")
+	}
 }
 
 // What was about to be typed when a request came is no answer to it: it goes into the line. A key is one after
