@@ -587,7 +587,8 @@ func TestTheServerIsGone(t *testing.T) {
 	}
 	_ = s.cmd.Wait()
 	p.sees("main · the server does not answer")
-	p.sees("! the server has ended: nexus --resume starts one")
+	p.types("half typed")
+	p.sees("! the server has ended: nexus --resume starts one", "nexus: not sent: half typed")
 	if err := p.leaves(); err == nil {
 		t.Error("it ended with status 0")
 	}

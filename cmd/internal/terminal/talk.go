@@ -91,6 +91,7 @@ type talk struct {
 	kind        *string // of an agent of another make
 	update      protocol.SessionUpdate
 	over        bool
+	gone        bool // the server has ended
 	holding     bool // what somebody else has said is not known yet
 	held        []happened
 	failed      atomic.Bool  // there was nothing to talk to
@@ -379,6 +380,7 @@ func (t *talk) parted(m parted) ([]string, work) {
 	t.shown.phase, t.shown.turn, t.shown.calls = "", "", nil
 	switch {
 	case errors.Is(m.err, client.ErrNoServer):
+		t.gone = true
 		t.failed.Store(true)
 		return append(lines, t.look().problem("the server has ended: nexus --resume starts one, and goes on with the session that was used last")), func() any { return ended(nil) }
 	case m.err != nil:

@@ -101,9 +101,14 @@ func drawn(ctx context.Context, c *client.Client, o Options) (*talk, error) {
 	if columns, _, err := term.GetSize(k.Fd()); err == nil {
 		t.resize(columns) // bubbletea tells it while the talk begins
 	}
-	program = NewProgram(newModel(t, openHistory(o.Home), k), k, o.Stdout, o.Environ)
+	m := newModel(t, openHistory(o.Home), k)
+	program = NewProgram(m, k, o.Stdout, o.Environ)
 	t.chat.approvals()
-	return t, program.Show(ctx)
+	err := program.Show(ctx)
+	for _, text := range m.unsent() {
+		fmt.Fprintln(o.Stderr, "nexus: not sent: "+cli.Harmless(text, false))
+	}
+	return t, err
 }
 
 // plainly is the talk by lines.
@@ -231,6 +236,9 @@ func (l *lineMode) do(w work) {
 // finish removes the temporary agents that were created here and do nothing, and ends the server
 // that was started for us, unless others use it. It says what stays.
 func (t *talk) finish() []string {
+	if t.gone {
+		return nil // to ask it would be to try for some seconds once more
+	}
 	t.chat.met.wait(t.ctx)
 	all, err := client.Do(t.ctx, t.c, "", api.ListAgents, api.None{})
 	if err != nil {

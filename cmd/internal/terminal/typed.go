@@ -32,6 +32,23 @@ func (t *talk) submit(text string, steer bool) (lines []string, more work) {
 	return nil, nil
 }
 
+// unsent is what was typed for a server that had ended before it got it.
+func (m *model) unsent() (texts []string) {
+	if !m.t.gone {
+		return nil
+	}
+	for _, q := range m.t.queued {
+		if !q.sent {
+			texts = append(texts, q.text)
+		}
+	}
+	m.release()
+	if text := m.input.Value(); strings.TrimSpace(text) != "" {
+		texts = append(texts, text)
+	}
+	return texts
+}
+
 func (t *talk) send(text string, steer bool, attached *[]protocol.Attachment) {
 	m := message{agent: t.agent, id: uuid.NewString(), text: text, whenBusy: "queue", attached: attached}
 	t.own[m.id] = text

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -145,6 +146,24 @@ func TestRequestsToldTwice(t *testing.T) {
 	m.Update(ours{w})
 	if got := waitingFor(m.t.requests); len(m.t.requests) != 1 || got != "a 1" || len(m.t.waiting) != 0 {
 		t.Errorf("%d requests are asked about, first %q; %d wait besides", len(m.t.requests), got, len(m.t.waiting))
+	}
+}
+
+// A server that has ended is asked nothing at the end of the talk, and what it did not get is said.
+func TestTheEndAfterThatOfTheServer(t *testing.T) {
+	m := drawnTalk(t) // whose client can ask nothing
+	m.t.queued = []message{{agent: "a", id: "0", text: "sent", sent: true}, {agent: "a", id: "1", text: "waits"}}
+	m.press("half ty")
+	if texts := m.unsent(); texts != nil {
+		t.Errorf("while it runs, %q is not sent", texts)
+	}
+	m.Update(parted{"a", client.ErrNoServer})
+	m.Update(tea.KeyPressMsg{Code: 'p', Text: "p"})
+	if texts := m.unsent(); !slices.Equal(texts, []string{"waits", "half typ"}) {
+		t.Errorf("not sent: %q", texts)
+	}
+	if lines := m.t.finish(); lines != nil {
+		t.Errorf("it says %q", lines)
 	}
 }
 
