@@ -7,6 +7,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/term"
 	"golang.org/x/sys/unix"
 )
@@ -17,6 +18,7 @@ type Keyboard struct {
 	*os.File
 	ahead     atomic.Bool // nothing was read since the terminal became ours
 	suspended atomic.Bool // the terminal was given back
+	pasting   atomic.Bool // the begin of a marked text was read, and not its end
 }
 
 // NewKeyboard reads a terminal.
@@ -61,10 +63,16 @@ func (nothing) SetStdin(io.Reader)  {}
 func (nothing) SetStdout(io.Writer) {}
 func (nothing) SetStderr(io.Writer) {}
 
+// ctrlC is Ctrl-C as it is read. A terminal sends it alone, and pasted text together.
+const ctrlC = 3
+
 func (k *Keyboard) Read(p []byte) (int, error) {
 	state, err := term.GetState(k.Fd())
 	edited := err == nil && state.Iflag&unix.ICRNL != 0 // after a stop, until it is ours again
 	n, err := k.File.Read(p)
+	if k.pasting.Load() && n == 1 && p[0] == ctrlC && len(p) >= len(ansi.BracketedPasteEnd) {
+		return copy(p, ansi.BracketedPasteEnd), err // a person waits for an end that does not come: no key would count ever after
+	}
 	if k.ahead.CompareAndSwap(true, false) || edited {
 		for i, c := range p[:n] {
 			if c == '\x1b' {

@@ -35,7 +35,7 @@ type Begun struct{}
 
 // NewProgram draws m on out, from Show on.
 func NewProgram(m tea.Model, k *Keyboard, out io.Writer, environ []string) *Program {
-	g := &guard{model: m, faulted: make(chan struct{})}
+	g := &guard{model: m, keyboard: k, faulted: make(chan struct{})}
 	quits := func(_ tea.Model, msg tea.Msg) tea.Msg {
 		if _, ok := msg.(tea.InterruptMsg); ok {
 			return tea.QuitMsg{}
@@ -125,10 +125,11 @@ func (p *Program) Show(ctx context.Context) error {
 
 // guard is a model whose panics end the program. After one the model is left alone.
 type guard struct {
-	model   tea.Model
-	once    sync.Once
-	fault   error         // set before faulted is closed, or never
-	faulted chan struct{} // closed after a panic
+	model    tea.Model
+	keyboard *Keyboard
+	once     sync.Once
+	fault    error         // set before faulted is closed, or never
+	faulted  chan struct{} // closed after a panic
 }
 
 // caught is deferred where the model runs.
@@ -164,8 +165,13 @@ func (g *guard) Init() (cmd tea.Cmd) {
 func (g *guard) Update(msg tea.Msg) (m tea.Model, cmd tea.Cmd) {
 	defer g.caught()
 	m = g
-	if b, ok := msg.(broken); ok {
-		g.panicked(b)
+	switch msg := msg.(type) {
+	case broken:
+		g.panicked(msg)
+	case tea.PasteStartMsg:
+		g.keyboard.pasting.Store(true)
+	case tea.PasteEndMsg:
+		g.keyboard.pasting.Store(false)
 	}
 	if g.hasFaulted() {
 		return m, nil

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -164,6 +165,36 @@ func TestTheEndAfterThatOfTheServer(t *testing.T) {
 	}
 	if lines := m.t.finish(); lines != nil {
 		t.Errorf("it says %q", lines)
+	}
+}
+
+// Ctrl-C ends a marked text whose end does not come, and is Ctrl-C otherwise.
+func TestAPasteWithoutEnd(t *testing.T) {
+	keys, typed, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer keys.Close()
+	defer typed.Close()
+	k := NewKeyboard(keys)
+	g := &guard{model: drawnTalk(t), keyboard: k, faulted: make(chan struct{})}
+	for _, step := range []struct {
+		msg         tea.Msg
+		typed, read string
+	}{
+		{nil, "\x03", "\x03"},
+		{tea.PasteStartMsg{}, "a\x03", "a\x03"},
+		{nil, "\x03", "\x1b[201~"},
+		{tea.PasteEndMsg{}, "\x03", "\x03"},
+	} {
+		g.Update(step.msg)
+		if _, err := typed.WriteString(step.typed); err != nil {
+			t.Fatal(err)
+		}
+		buffer := make([]byte, 64)
+		if n, err := k.Read(buffer); err != nil || string(buffer[:n]) != step.read {
+			t.Errorf("after %T, %q is read as %q, %v", step.msg, step.typed, buffer[:n], err)
+		}
 	}
 }
 
