@@ -52,18 +52,18 @@ func without(requests []wants, agent, id string) []wants {
 }
 
 // wait takes a request that waits from now on. It may be told twice: as it comes, and as one that is there.
-func (t *talk) wait(w wants) work {
+func wait(t *talk, w wants) work {
 	known := func(one wants) bool { return one.is(w.agent, w.request.RequestID) }
 	if slices.ContainsFunc(t.requests, known) || slices.ContainsFunc(t.waiting, known) {
 		return nil
 	}
 	t.waiting = append(t.waiting, w)
-	return t.claim([]wants{w})
+	return claim(t, []wants{w})
 }
 
 // claim finds those requests that are of the agents that are talked to, or of agents that these have created.
 // The others wait for somebody to go to their agent.
-func (t *talk) claim(requests []wants) work {
+func claim(t *talk, requests []wants) work {
 	talked := t.talked()
 	if len(talked) == 0 || len(requests) == 0 {
 		return nil
@@ -82,7 +82,7 @@ func (t *talk) claim(requests []wants) work {
 }
 
 // askAbout has the person asked about requests, but for those that have ended meanwhile.
-func (t *talk) askAbout(found ours) (lines []string) {
+func askAbout(t *talk, found ours) (lines []string) {
 	for _, w := range found {
 		before := len(t.waiting)
 		if t.waiting = without(t.waiting, w.agent, w.request.RequestID); len(t.waiting) < before {

@@ -196,9 +196,9 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 			}
 		}
 	case wants:
-		return nil, t.wait(m)
+		return nil, wait(t, m)
 	case ours:
-		return t.askAbout(m), nil
+		return askAbout(t, m), nil
 	case settled:
 		return t.settle(m.agent, m.id), nil
 	case said:
@@ -211,19 +211,19 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 	case overheard:
 		return t.release(m)
 	case arrived:
-		return t.arrive(m), t.claim(t.waiting)
+		return t.arrive(m), claim(t, t.waiting)
 	case stays:
 		t.moving = ""
 		return m, nil
 	case renamed:
-		return rename(t, m), t.claim(t.waiting)
+		return rename(t, m), claim(t, t.waiting)
 	case asks:
 		t.question = (*question)(&m)
 		if t.o.Plain {
 			return []string{m.text}, nil
 		}
 	case whispers:
-		return beginWhisper(t, m), t.claim(t.waiting)
+		return beginWhisper(t, m), claim(t, t.waiting)
 	case resend:
 		t.send(string(m), false, nil)
 	case lobby:

@@ -66,7 +66,7 @@ func Run(ctx context.Context, c *client.Client, o Options) error {
 		run = plainly
 	}
 	t, err := run(ctx, c, o)
-	t.end()
+	end(t)
 	if err == nil && t.failed.Load() {
 		err = errors.New("")
 	}
@@ -74,7 +74,7 @@ func Run(ctx context.Context, c *client.Client, o Options) error {
 }
 
 // end ends what the talk has begun, and says what stays.
-func (t *talk) end() {
+func end(t *talk) {
 	t.chat.close()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), endPatience)
 	defer cancel()
@@ -302,7 +302,7 @@ func (t *talk) othersTalk() bool {
 func Once(ctx context.Context, c *client.Client, o Options) error {
 	o.Plain = true
 	t := newTalk(ctx, c, o, func(any) {})
-	defer t.end()
+	defer end(t)
 	if ctx.Err() != nil || len(o.Interrupts) > 0 {
 		return errors.New("")
 	}
