@@ -13,6 +13,8 @@
 // Neither type is safe for concurrent use. See SPEC.md §3.5 and §5.7.
 package tokencount
 
+import "github.com/tidwall/gjson"
+
 // Count is what a request and its answer used, in tokens.
 type Count struct {
 	// Input was not read from a cache, nor written to one.
@@ -26,32 +28,32 @@ type Count struct {
 
 // Request estimates the tokens of a request's body, and finds the model that it is to. An image counts
 // 1,600 at most. The zero value is nothing.
-type Request struct {
-	scanner scanner
-	object  object
-}
+type Request struct{ scanner scanner }
 
 // Write takes the next bytes. It never fails.
 func (r *Request) Write(p []byte) (int, error) {
 	r.scanner.write(p)
-	r.object.write(p)
 	return len(p), nil
 }
 
-// Err says why what was written so far begins no request that every service reads as it is read here, in words for
-// the client; nil if it does. A request is one JSON object (RFC 8259), at most 1,000 deep, in which
-// names at the top have no escapes, and "model" is there once at most, in no other case of its letters.
-func (r *Request) Err() error { return r.object.err }
+// Err says, for the client, why services may read another model out of what was written so far than Model; nil if
+// they may not. They read one JSON object in UTF-8, with at most one "model", and without escapes in the names at its top.
+func (r *Request) Err() error { return r.scanner.err }
 
-// Whole reports whether the object has ended. Err is nil then; white space may follow.
-func (r *Request) Whole() bool { return r.object.whole() }
+// Whole reports whether the object has ended. White space may follow.
+func (r *Request) Whole() bool { return r.scanner.ended }
 
 // Model is the member "model"; "" until it was written whole, or if it is no name that
 // [protocol.CheckModelName] accepts for its length.
-func (r *Request) Model() string { return r.object.modelName() }
+func (r *Request) Model() string {
+	if r.scanner.inModel || len(r.scanner.model) > maxModel {
+		return ""
+	}
+	return gjson.Parse(`"` + string(r.scanner.model) + `"`).String()
+}
 
-// Others reports whether there is a member "models", which names others that may answer.
-func (r *Request) Others() bool { return r.object.several }
+// Others reports whether there is a member "models", of models that may answer instead.
+func (r *Request) Others() bool { return r.scanner.several }
 
 // Tokens is the estimate of what was written so far.
 func (r *Request) Tokens() uint64 { return r.scanner.tokens() }

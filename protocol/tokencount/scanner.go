@@ -1,5 +1,11 @@
 package tokencount
 
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
 // member is a member of an answer that may hold a usage object.
 type member int
 
@@ -29,7 +35,22 @@ type scanner struct {
 	totalBytes int // bytes, but for blobs
 	blobTokens int // tokens of blobs
 	textBytes  int // bytes of what a model said
+
+	model   []byte // the inside of the string "model" at the top, as it came, at most maxModel+1
+	inModel bool   // it is being read
+	named   bool   // there is a member "model" at the top
+	several bool   // there is "models"
+	ended   bool   // the object has
+	err     error  // why what was read begins no request; the first
 }
+
+var (
+	errModels  = errors.New(`the request must name its model once, as "model"`)
+	errEscaped = errors.New("a name of a member at the top of the request has a backslash: write it without escapes")
+)
+
+// maxModel bounds the name of a model as it is written, in bytes.
+const maxModel = 2 << 10
 
 func (s *scanner) reset() {
 	s.depth, s.keptDepth, s.nameLen = 0, 0, 0
@@ -55,6 +76,7 @@ func (s *scanner) write(p []byte) {
 			s.escaped = false
 			s.length++
 			s.keep(p[:1])
+			s.keepModel(p[:1])
 		default:
 			n = s.insideString(p)
 		}
@@ -65,9 +87,13 @@ func (s *scanner) write(p []byte) {
 // insideString takes the bytes of a string up to its end or an escape, that included.
 func (s *scanner) insideString(p []byte) (n int) {
 	for n < len(p) && p[n] != '"' && p[n] != '\\' {
+		if p[n] < ' ' { // as of UTF-16
+			s.unexpected(p[n])
+		}
 		n++
 	}
 	s.length += n
+	s.keepModel(p[:min(n+1, len(p))]) // with the backslash of an escape, and the quote, which goes
 	if !s.value && s.nameLen >= 0 {
 		if s.nameLen+n <= len(s.name) {
 			s.nameLen += copy(s.name[s.nameLen:], p[:n])
@@ -84,6 +110,9 @@ func (s *scanner) insideString(p []byte) (n int) {
 			s.length++
 			if !s.value {
 				s.nameLen = -1 // no name that we look for has one
+				if s.depth == 1 {
+					s.fail(errEscaped)
+				}
 			}
 		}
 		n++
@@ -95,6 +124,10 @@ func (s *scanner) insideString(p []byte) (n int) {
 // outsideString takes the bytes up to one that says something, that included.
 func (s *scanner) outsideString(p []byte) (n int) {
 	for n < len(p) && !structural[p[n]] {
+		// A comment, a name without quotes or another encoding would be read in more than one way.
+		if c := p[n]; c != ' ' && c != '\t' && c != '\r' && c != '\n' && (s.depth == 0 || s.depth == 1 && !s.value || !inWord[c]) {
+			s.unexpected(c)
+		}
 		n++
 	}
 	if n == len(p) {
@@ -103,11 +136,16 @@ func (s *scanner) outsideString(p []byte) (n int) {
 	}
 	n++
 	s.keep(p[:n])
+	if s.depth == 0 && (s.ended || p[n-1] != '{') {
+		s.unexpected(p[n-1])
+	}
 	switch c := p[n-1]; c {
 	case '"':
 		s.inString, s.length = true, 0
 		if !s.value {
 			s.nameLen = 0
+		} else if s.depth == 1 && s.isMember("model") {
+			s.inModel, s.model = true, s.model[:0]
 		}
 	case ':':
 		s.value = true
@@ -120,6 +158,35 @@ func (s *scanner) outsideString(p []byte) (n int) {
 	}
 	return n
 }
+
+func (s *scanner) unexpected(c byte) {
+	s.fail(fmt.Errorf("the request is no JSON object: unexpected %q", string([]byte{c})))
+}
+
+func (s *scanner) fail(err error) {
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+// nameMember takes a name at the top. Some services take the last of several, and some ignore the case.
+func (s *scanner) nameMember(name []byte) {
+	s.several = s.several || bytes.EqualFold(name, []byte("models"))
+	if bytes.EqualFold(name, []byte("model")) {
+		if s.named || string(name) != "model" {
+			s.fail(errModels)
+		}
+		s.named = true
+	}
+}
+
+// inWord are the bytes of numbers, true, false and null.
+var inWord = func() (t [256]bool) {
+	for _, c := range "+-.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" {
+		t[c] = true
+	}
+	return t
+}()
 
 // structural are the bytes that say something outside of strings.
 var structural = [256]bool{'"': true, ':': true, ',': true, '{': true, '[': true, '}': true, ']': true}
@@ -139,9 +206,28 @@ func (s *scanner) isMember(name string) bool {
 	return s.value && s.nameLen == len(name) && string(s.name[:s.nameLen]) == name
 }
 
+// keepModel keeps a piece of the model's name, if that is what is being read.
+func (s *scanner) keepModel(p []byte) {
+	if s.inModel {
+		s.model = append(s.model, p[:min(len(p), maxModel+1-len(s.model))]...)
+	}
+}
+
 // endString accounts for a string that is over.
 func (s *scanner) endString() {
-	if !s.value || s.nameLen < 0 {
+	if s.inModel {
+		s.inModel = false
+		if n := len(s.model); n > 0 && s.model[n-1] == '"' {
+			s.model = s.model[:n-1]
+		}
+	}
+	if s.nameLen < 0 {
+		return
+	}
+	if !s.value {
+		if s.depth == 1 {
+			s.nameMember(s.name[:s.nameLen])
+		}
 		return
 	}
 	switch string(s.name[:s.nameLen]) {
@@ -189,7 +275,9 @@ func (s *scanner) close() {
 			s.answer.count(s.kept, in)
 		}
 	}
-	if s.depth--; s.depth == 0 && s.answer != nil && s.answer.Form == JSON {
+	s.depth--
+	s.ended = s.ended || s.depth == 0
+	if s.depth == 0 && s.answer != nil && s.answer.Form == JSON {
 		s.answer.whole = true
 	}
 }

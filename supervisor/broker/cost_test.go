@@ -143,7 +143,7 @@ func TestRequestHasOnePrice(t *testing.T) {
 		{`{"model":"m",` + long + `,"model":"big"}`, 400, twice},
 		{`{"model":"m",` + long + `,"Model":"big"}`, 400, twice},
 		{`{"model":"m",` + long + `,"\u006dodel":"big"}`, 400, escaped},
-		{`{"model":"m"}{"model":"big"}`, 400, noJSON + `unexpected \"{\" at byte 13"}}`},
+		{`{"model":"m"}{"model":"big"}`, 400, noJSON + `unexpected \"{\""}}`},
 		{`{"model":"m","messages":[]`, 400, noJSON + `it has no end"}}`},
 		{`{` + long + `,"model":"big"}`, 402, unknown},
 		{`{"model":"big"}`, 402, unknown},
