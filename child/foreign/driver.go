@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/tidwall/gjson"
 	"go.uber.org/zap"
 
 	"nexus.internal/protocol"
@@ -173,6 +175,54 @@ func (q Question) Choose(r protocol.PermissionResponse) *protocol.PermissionOpti
 		}
 	}
 	return nil
+}
+
+// Decide has somebody decide, and returns the option that was chosen; nil if there is none, or ctx has ended. A question
+// that cannot be asked gets a no.
+func (q Question) Decide(ctx context.Context, client Client, log *zap.Logger) *protocol.PermissionOption {
+	answer, err := client.Permit(ctx, q)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		log.Warn("the program's question cannot be asked: it gets a no", zap.Error(err))
+		answer = protocol.PermissionResponse{Decision: protocol.Deny}
+	}
+	return q.Choose(answer)
+}
+
+// MaxPaths is how many paths a question may name.
+const MaxPaths = 100
+
+// PathsOf are the paths that a question names, as nexus cannot know on which of them the program acts: those that are
+// given, and in the input of its call the text of each member whose name says so, wherever it is. Nil if there are
+// none, more than MaxPaths, or if the input is nested more than 10 deep.
+func PathsOf(input gjson.Result, given ...string) []string {
+	paths, deep := slices.Clone(given), false
+	var find func(v gjson.Result, named bool, depth int)
+	find = func(v gjson.Result, named bool, depth int) {
+		if path := strings.TrimPrefix(v.Str, "file://"); named && path != "" && !slices.Contains(paths, path) && len(paths) <= MaxPaths {
+			paths = append(paths, path)
+		}
+		deep = deep || depth > 10
+		if v.IsArray() || v.IsObject() {
+			v.ForEach(func(name, inner gjson.Result) bool {
+				find(inner, v.IsArray() && named || namesPath(name.Str), depth+1)
+				return !deep
+			})
+		}
+	}
+	find(input, false, 0)
+	if deep || len(paths) > MaxPaths {
+		return nil
+	}
+	return paths
+}
+
+// namesPath reports whether a member of an input is a path by its name, as file_path, absolutePath, paths, dir.
+func namesPath(name string) bool {
+	name = strings.TrimSuffix(strings.ToLower(name), "s")
+	return strings.HasSuffix(name, "path") || slices.Contains([]string{"cwd", "dir", "directory", "directorie", "file", "filename", "file_name", "folder", "uri"}, name)
 }
 
 // Instructed is a prompt with a system prompt before it, for protocols that have no place for one.

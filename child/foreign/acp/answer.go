@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
-	"go.uber.org/zap"
 
 	"nexus.internal/child/foreign"
 	"nexus.internal/child/foreign/rpcpeer"
@@ -137,15 +136,7 @@ func options(params gjson.Result) (once []protocol.PermissionOption) {
 func (s *session) permit(ctx context.Context, t *turn, params gjson.Result) *protocol.PermissionOption {
 	q := t.question(params.Get("toolCall"))
 	q.Options = options(params)
-	answer, err := s.client.Permit(ctx, q)
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err != nil {
-		s.log.Warn("the program's question cannot be asked: it gets a no", zap.Error(err))
-		answer = protocol.PermissionResponse{Decision: protocol.Deny}
-	}
-	return q.Choose(answer)
+	return q.Decide(ctx, s.client, s.log)
 }
 
 // question is what is known of a call that the program asks about.
@@ -166,7 +157,8 @@ func (t *turn) question(u gjson.Result) foreign.Question {
 	// What the program does not say enough of stays a tool of somebody else's.
 	switch c.kind {
 	case "read", "search", "edit", "delete", "move":
-		if q.Paths = c.files(); len(q.Paths) == 0 {
+		// None is not the same as none for certain, which would stand for the working directory.
+		if q.Paths = foreign.PathsOf(c.input, c.paths...); len(q.Paths) == 0 {
 			break
 		}
 		q.Action = protocol.ActionWrite
@@ -183,20 +175,6 @@ func (t *turn) question(u gjson.Result) foreign.Question {
 		}
 	}
 	return q
-}
-
-// files are those that a call reads or changes: what its input names counts if nothing else does. None
-// is not the same as none for certain, which would stand for the working directory.
-func (c *call) files() []string {
-	if len(c.paths) > 0 {
-		return slices.Clone(c.paths)
-	}
-	for _, name := range []string{"file_path", "filePath", "absolute_path", "path"} {
-		if path := c.input.Get(name).Str; path != "" {
-			return []string{path}
-		}
-	}
-	return nil
 }
 
 // command is what a call runs, if its input says so: a line for a shell, or arguments.

@@ -17,8 +17,8 @@ const (
 	maxCalls = 10_000
 	// maxOutput bounds what is kept of a call's output, in bytes, to tell what is new in it.
 	maxOutput = 256 << 10
-	// maxPaths is how many paths of a call are kept.
-	maxPaths = 100
+	// maxPaths is how many paths of a call are kept: enough to tell that they are too many for a question.
+	maxPaths = foreign.MaxPaths + 1
 )
 
 // call is what the program told of one of its calls. Updates replace its members.

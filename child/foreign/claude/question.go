@@ -154,9 +154,9 @@ func suggested(suggestions gjson.Result) (rules []gjson.Result) {
 func question(turnID string, r gjson.Result) foreign.Question {
 	q := foreign.Question{TurnID: turnID, Call: call(r.Get("tool_use_id"), r.Get("tool_name"), r.Get("input")), Action: protocol.ActionExternal}
 	input := r.Get("input")
-	path := ""
-	for _, name := range []string{"file_path", "notebook_path", "path"} {
-		path = cmp.Or(path, input.Get(name).Str)
+	paths := foreign.PathsOf(input)
+	if pattern := input.Get("pattern").Str; q.Name == "Glob" && (strings.HasPrefix(pattern, "/") || strings.HasPrefix(pattern, "~") || strings.Contains(pattern, "..")) {
+		paths = nil // it looks elsewhere
 	}
 	// What the program does not say enough of stays a tool of somebody else's.
 	switch q.Name {
@@ -165,19 +165,19 @@ func question(turnID string, r gjson.Result) foreign.Question {
 			q.Action = protocol.ActionExecute
 		}
 	case "Read", "NotebookRead", "Glob", "Grep", "LS":
-		if path != "" {
-			q.Action, q.Paths = protocol.ActionRead, []string{path}
+		if len(paths) > 0 {
+			q.Action, q.Paths = protocol.ActionRead, paths
 		}
 	case "Write", "Edit", "MultiEdit", "NotebookEdit":
-		if path != "" {
-			q.Action, q.Paths = protocol.ActionWrite, []string{path}
+		if len(paths) > 0 {
+			q.Action, q.Paths = protocol.ActionWrite, paths
 		}
 	case "WebFetch":
 		if at, err := url.Parse(input.Get("url").Str); err == nil && at.Hostname() != "" {
 			q.Action, q.Hosts = protocol.ActionFetch, []string{strings.ToLower(at.Hostname())}
 		}
 	}
-	about := cmp.Or(q.Command, path, input.Get("url").Str, r.Get("description").Str)
+	about := cmp.Or(q.Command, strings.Join(paths, " "), input.Get("url").Str, r.Get("description").Str)
 	q.Summary = textcut.Clip(strings.TrimSpace(q.Name+" "+about), maxSummary)
 	q.Options = []protocol.PermissionOption{{ID: optionAllow, Name: "Allow once", Kind: protocol.AllowOnce}}
 	if len(suggested(r.Get("permission_suggestions"))) > 0 {

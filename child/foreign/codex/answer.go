@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
-	"go.uber.org/zap"
 
 	"nexus.internal/child/foreign"
 	"nexus.internal/child/foreign/rpcpeer"
@@ -63,15 +62,7 @@ func (s *session) Answer(ctx context.Context, m rpcpeer.Message) (any, error) {
 }
 
 func (s *session) permit(ctx context.Context, q foreign.Question) string {
-	answer, err := s.client.Permit(ctx, q)
-	if ctx.Err() != nil {
-		return cancel
-	}
-	if err != nil {
-		s.log.Warn("the program's question cannot be asked: it gets a no", zap.Error(err))
-		answer = protocol.PermissionResponse{Decision: protocol.Deny}
-	}
-	if o := q.Choose(answer); o != nil {
+	if o := q.Decide(ctx, s.client, s.log); o != nil {
 		return o.ID
 	}
 	return cancel
