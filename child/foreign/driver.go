@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -191,8 +192,10 @@ func (q Question) Decide(ctx context.Context, client Client, log *zap.Logger) *p
 	return q.Choose(answer)
 }
 
-// MaxPaths is how many paths a question may name.
-const MaxPaths = 100
+const (
+	MaxSummary = 300 // bytes of the summary of a question
+	MaxPaths   = 100 // that a question may name
+)
 
 // PathsOf are the paths that a question names, as nexus cannot know on which of them the program acts: those that are
 // given, and in the input of its call the text of each member whose name says so, wherever it is. Nil if there are
@@ -223,6 +226,22 @@ func PathsOf(input gjson.Result, given ...string) []string {
 func namesPath(name string) bool {
 	name = strings.TrimSuffix(strings.ToLower(name), "s")
 	return strings.HasSuffix(name, "path") || slices.Contains([]string{"cwd", "dir", "directory", "directorie", "file", "filename", "file_name", "folder", "uri"}, name)
+}
+
+// Words are what the content of a result says: text, or blocks of a type.
+func Words(content gjson.Result) string {
+	if content.Type == gjson.String {
+		return content.Str
+	}
+	var parts []string
+	for _, b := range content.Array() {
+		if b.Get("type").Str == "text" {
+			parts = append(parts, b.Get("text").Str)
+		} else {
+			parts = append(parts, "("+cmp.Or(b.Get("type").Str, "unknown")+")")
+		}
+	}
+	return strings.Join(parts, "\n")
 }
 
 // Instructed is a prompt with a system prompt before it, for protocols that have no place for one.

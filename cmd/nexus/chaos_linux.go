@@ -97,6 +97,18 @@ func runClusterChaos(ctx context.Context, app *cli.App, o chaosOptions) (err err
 	if o.disk {
 		return attackCluster(ctx, app, o, clusterchaos.Separate())
 	}
+	return runApart(app, o, func(o chaosOptions) (int, error) {
+		status, err := chaos.OnDisk(ctx, o.again("--disk"), true)
+		if err != nil {
+			status, err = 0, attackCluster(ctx, app, o, err)
+		}
+		return status, err
+	})
+}
+
+// runApart runs an attack in a folder of its own, which is removed after a success. The attack returns the exit status of
+// this program, run once more, if it is that.
+func runApart(app *cli.App, o chaosOptions, attack func(o chaosOptions) (int, error)) (err error) {
 	for o.seed == 0 {
 		o.seed = rand.Uint64()
 	}
@@ -106,10 +118,7 @@ func runClusterChaos(ctx context.Context, app *cli.App, o chaosOptions) (err err
 	if o.dir, err = os.MkdirTemp("", "nexus-chaos-"); err != nil {
 		return err
 	}
-	status, err := chaos.OnDisk(ctx, o.again("--disk"), true)
-	if err != nil {
-		status, err = 0, attackCluster(ctx, app, o, err)
-	}
+	status, err := attack(o)
 	if status != 0 {
 		os.Exit(status) // that process has said why
 	}
@@ -161,29 +170,16 @@ func runChaos(ctx context.Context, app *cli.App, o chaosOptions) (err error) {
 	if o.disk {
 		return attack(ctx, app, o, nil)
 	}
-	for o.seed == 0 {
-		o.seed = rand.Uint64()
-	}
-	if _, err := fmt.Fprintf(app.Stdout, "seed %d\n", o.seed); err != nil {
-		return err
-	}
-	if o.dir, err = os.MkdirTemp("", "nexus-chaos-"); err != nil {
-		return err
-	}
-	if err := os.Mkdir(o.diskDir(), 0o700); err != nil {
-		return err
-	}
-	status, err := chaos.OnDisk(ctx, o.again("--mount"), false)
-	if err != nil {
-		status, err = 0, attack(ctx, app, o, err)
-	}
-	if status != 0 {
-		os.Exit(status) // that process has said why
-	}
-	if err == nil && !o.keep {
-		err = os.RemoveAll(o.dir)
-	}
-	return err
+	return runApart(app, o, func(o chaosOptions) (int, error) {
+		if err := os.Mkdir(o.diskDir(), 0o700); err != nil {
+			return 0, err
+		}
+		status, err := chaos.OnDisk(ctx, o.again("--mount"), false)
+		if err != nil {
+			status, err = 0, attack(ctx, app, o, err)
+		}
+		return status, err
+	})
 }
 
 // attack runs the attack and says what came of it. noDisk is why there is no

@@ -2,6 +2,7 @@ package tokencount
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -93,7 +94,7 @@ func (s *scanner) insideString(p []byte) (n int) {
 		n++
 	}
 	s.length += n
-	s.keepModel(p[:min(n+1, len(p))]) // with the backslash of an escape, and the quote, which goes
+	s.keepModel(p[:n])
 	if !s.value && s.nameLen >= 0 {
 		if s.nameLen+n <= len(s.name) {
 			s.nameLen += copy(s.name[s.nameLen:], p[:n])
@@ -107,11 +108,12 @@ func (s *scanner) insideString(p []byte) (n int) {
 			s.endString()
 		} else {
 			s.escaped = true
+			s.keepModel(p[n : n+1])
 			s.length++
 			if !s.value {
 				s.nameLen = -1 // no name that we look for has one
 				if s.depth == 1 {
-					s.fail(errEscaped)
+					s.err = cmp.Or(s.err, errEscaped)
 				}
 			}
 		}
@@ -125,7 +127,7 @@ func (s *scanner) insideString(p []byte) (n int) {
 func (s *scanner) outsideString(p []byte) (n int) {
 	for n < len(p) && !structural[p[n]] {
 		// A comment, a name without quotes or another encoding would be read in more than one way.
-		if c := p[n]; c != ' ' && c != '\t' && c != '\r' && c != '\n' && (s.depth == 0 || s.depth == 1 && !s.value || !inWord[c]) {
+		if c := p[n]; c != ' ' && c != '\t' && c != '\r' && c != '\n' && (s.depth == 0 || s.depth == 1 && !s.value || !inWord(c)) {
 			s.unexpected(c)
 		}
 		n++
@@ -160,12 +162,8 @@ func (s *scanner) outsideString(p []byte) (n int) {
 }
 
 func (s *scanner) unexpected(c byte) {
-	s.fail(fmt.Errorf("the request is no JSON object: unexpected %q", string([]byte{c})))
-}
-
-func (s *scanner) fail(err error) {
 	if s.err == nil {
-		s.err = err
+		s.err = fmt.Errorf("the request is no JSON object: unexpected %q", string([]byte{c}))
 	}
 }
 
@@ -174,19 +172,16 @@ func (s *scanner) nameMember(name []byte) {
 	s.several = s.several || bytes.EqualFold(name, []byte("models"))
 	if bytes.EqualFold(name, []byte("model")) {
 		if s.named || string(name) != "model" {
-			s.fail(errModels)
+			s.err = cmp.Or(s.err, errModels)
 		}
 		s.named = true
 	}
 }
 
-// inWord are the bytes of numbers, true, false and null.
-var inWord = func() (t [256]bool) {
-	for _, c := range "+-.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" {
-		t[c] = true
-	}
-	return t
-}()
+// inWord reports whether a byte may be one of a number, true, false or null.
+func inWord(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' || c == '+' || c == '-' || c == '.'
+}
 
 // structural are the bytes that say something outside of strings.
 var structural = [256]bool{'"': true, ':': true, ',': true, '{': true, '[': true, '}': true, ']': true}
@@ -215,19 +210,11 @@ func (s *scanner) keepModel(p []byte) {
 
 // endString accounts for a string that is over.
 func (s *scanner) endString() {
-	if s.inModel {
-		s.inModel = false
-		if n := len(s.model); n > 0 && s.model[n-1] == '"' {
-			s.model = s.model[:n-1]
-		}
+	s.inModel = false
+	if !s.value && s.depth == 1 && s.nameLen >= 0 {
+		s.nameMember(s.name[:s.nameLen])
 	}
-	if s.nameLen < 0 {
-		return
-	}
-	if !s.value {
-		if s.depth == 1 {
-			s.nameMember(s.name[:s.nameLen])
-		}
+	if !s.value || s.nameLen < 0 {
 		return
 	}
 	switch string(s.name[:s.nameLen]) {

@@ -192,14 +192,11 @@ func unknownPrice(a *account, s *service, model string) *refusal {
 // admitModel lets a request that was let in go to the models that its body names, or says why it may not.
 func (b *Broker) admitModel(acc *account, s *service, body *tokencount.Request) *refusal {
 	_, priced := s.price(body.Model())
-	if priced && !body.Others() {
-		return nil
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, a := range acc.ancestry() {
 		switch {
-		case a.limits.CostUSD == 0:
+		case a.limits.CostUSD == 0, priced && !body.Others():
 		case !priced:
 			return unknownPrice(a, s, body.Model())
 		default:

@@ -162,12 +162,8 @@ func (x *forwardedRequest) unreachable(w http.ResponseWriter, r *http.Request, e
 		}
 		panic(http.ErrAbortHandler) // to return would be to answer 200
 	}
-	if refused := x.body.refusal(); refused != nil {
+	if refused, ok := errors.AsType[*refusal](err); ok {
 		refused.write(w)
-		return
-	}
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		tooLarge.write(w)
 		return
 	}
 	x.result = unreachable
@@ -287,35 +283,28 @@ type countingBody struct {
 	mu       sync.Mutex // guards all below
 	count    tokencount.Request
 	complete bool
-	refused  *refusal // why it broke off
 }
-
-var errRefused = errors.New("the request was refused")
 
 func (q *countingBody) Read(p []byte) (int, error) {
 	n, err := q.body.Read(p)
-	if refused := q.judge(p[:n], errors.Is(err, io.EOF)); refused != nil {
+	if refused := q.judge(p[:n], err); refused != nil {
 		_, _ = io.Copy(io.Discard, q.body) // who still writes might not read the answer
-		return 0, errRefused
+		return 0, refused
 	}
 	return n, err
 }
 
-// judge takes the next bytes, the last ones perhaps, and says why the service may not get them; nil if it may.
-func (q *countingBody) judge(p []byte, last bool) *refusal {
+// judge takes the next bytes and the error after them, and says why the service may not get them; nil if it may.
+func (q *countingBody) judge(p []byte, after error) *refusal {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	_, _ = q.count.Write(p)
-	q.complete = q.complete || last
-	if q.refused == nil && q.of.paid {
-		q.refused = q.problem()
-	}
-	return q.refused
-}
-
-// problem is why the service may not get what was read. q.mu is held.
-func (q *countingBody) problem() *refusal {
+	q.complete = q.complete || errors.Is(after, io.EOF)
+	_, long := errors.AsType[*http.MaxBytesError](after)
 	switch err := q.count.Err(); {
+	case long:
+		return tooLarge
+	case !q.of.paid:
 	case err != nil:
 		return refuse(400, "invalid_request_error", "%s", err)
 	case q.count.Whole():
@@ -324,13 +313,6 @@ func (q *countingBody) problem() *refusal {
 		return refuse(400, "invalid_request_error", "the request is no JSON object: it has no end")
 	}
 	return nil
-}
-
-// refusal says why it broke off; nil if it did not.
-func (q *countingBody) refusal() *refusal {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.refused
 }
 
 func (q *countingBody) Close() error { return q.body.Close() }

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/protocol"
 )
@@ -20,6 +20,9 @@ type refusal struct {
 	text   string
 	retry  time.Duration // 0 if it does not pass by itself
 }
+
+// Error is for the transport, whose reading of a request's body it ends.
+func (r *refusal) Error() string { return r.text }
 
 func refuse(status int, kind, format string, args ...any) *refusal {
 	return &refusal{status: status, kind: kind, text: fmt.Sprintf(format, args...)}
@@ -51,15 +54,6 @@ func (r *refusal) write(w http.ResponseWriter) {
 
 // body is the refusal as JSON, in one line.
 func (r *refusal) body() []byte {
-	type inner struct {
-		Type    string `json:"type"`
-		Message string `json:"message"`
-	}
-	body, err := json.Marshal(struct {
-		Error inner `json:"error"`
-	}{inner{r.kind, r.text}})
-	if err != nil { // text is not UTF-8
-		body = []byte(`{"error":{"type":"` + r.kind + `","message":"the request was refused"}}`)
-	}
-	return body
+	body, _ := jsontext.AppendQuote([]byte(`{"error":{"type":"`+r.kind+`","message":`), r.text) // what is not UTF-8 is replaced
+	return append(body, "}}"...)
 }

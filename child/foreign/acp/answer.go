@@ -15,9 +15,6 @@ import (
 	"nexus.internal/protocol/textcut"
 )
 
-// maxSummary bounds a summary, in bytes.
-const maxSummary = 300
-
 // errBetween refuses what a program asks for while no turn runs.
 var errBetween = errors.New("no turn runs: nothing is read, written or allowed between turns")
 
@@ -149,7 +146,7 @@ func (t *turn) question(u gjson.Result) foreign.Question {
 	}
 	q := foreign.Question{
 		TurnID: t.id, Call: foreign.Call{ID: c.id, Name: c.name(), Input: c.arguments()},
-		Action: protocol.ActionExternal, Summary: textcut.Clip(c.title, maxSummary), Command: c.command(), Paths: slices.Clone(c.paths),
+		Action: protocol.ActionExternal, Summary: textcut.Clip(c.title, foreign.MaxSummary), Command: c.command(), Paths: slices.Clone(c.paths),
 	}
 	if q.Input == nil {
 		q.Input = c.stated()

@@ -16,9 +16,6 @@ import (
 	"nexus.internal/protocol/textcut"
 )
 
-// maxSummary bounds a summary, in bytes.
-const maxSummary = 300
-
 // The options of a question.
 const (
 	optionAllow   = "allow"
@@ -178,7 +175,7 @@ func question(turnID string, r gjson.Result) foreign.Question {
 		}
 	}
 	about := cmp.Or(q.Command, strings.Join(paths, " "), input.Get("url").Str, r.Get("description").Str)
-	q.Summary = textcut.Clip(strings.TrimSpace(q.Name+" "+about), maxSummary)
+	q.Summary = textcut.Clip(strings.TrimSpace(q.Name+" "+about), foreign.MaxSummary)
 	q.Options = []protocol.PermissionOption{{ID: optionAllow, Name: "Allow once", Kind: protocol.AllowOnce}}
 	if len(suggested(r.Get("permission_suggestions"))) > 0 {
 		q.Options = append(q.Options, protocol.PermissionOption{

@@ -125,25 +125,9 @@ func call(id, name, input gjson.Result) foreign.Call {
 func (t *turn) results(content gjson.Result) {
 	for _, b := range content.Array() {
 		if b.Get("type").Str == "tool_result" {
-			t.sink.Result(b.Get("tool_use_id").Str, plain(b.Get("content")), b.Get("is_error").Bool())
+			t.sink.Result(b.Get("tool_use_id").Str, foreign.Words(b.Get("content")), b.Get("is_error").Bool())
 		}
 	}
-}
-
-// plain is what a result says in words.
-func plain(content gjson.Result) string {
-	if content.Type == gjson.String {
-		return content.Str
-	}
-	var parts []string
-	for _, b := range content.Array() {
-		if b.Get("type").Str == "text" {
-			parts = append(parts, b.Get("text").Str)
-		} else {
-			parts = append(parts, "("+cmp.Or(b.Get("type").Str, "unknown")+")")
-		}
-	}
-	return strings.Join(parts, "\n")
 }
 
 // outcome is how the turn ended.

@@ -13,9 +13,6 @@ import (
 	"nexus.internal/protocol/textcut"
 )
 
-// maxSummary bounds a summary, in bytes.
-const maxSummary = 300
-
 type decided struct {
 	Decision string `json:"decision"`
 }
@@ -74,7 +71,7 @@ func (t *turn) question(m rpcpeer.Message) foreign.Question {
 	item := t.known(id)
 	q := foreign.Question{
 		TurnID: t.id, Call: foreign.Call{ID: id, Name: name(item), Input: arguments(item)}, Action: protocol.ActionExternal,
-		Summary: textcut.Clip(m.Params.Get("reason").Str, maxSummary), Options: options(),
+		Summary: textcut.Clip(m.Params.Get("reason").Str, foreign.MaxSummary), Options: options(),
 	}
 	if m.Method == "item/fileChange/requestApproval" {
 		q.Name = "fileChange"

@@ -8,16 +8,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
 	"nexus.internal/protocol"
@@ -112,26 +115,18 @@ func (g *Gate) Serve(ctx context.Context, socket *os.File) {
 // connections counts those of a server, and closes what is too much.
 type connections struct {
 	running sync.WaitGroup // Add only until Serve has returned
-
-	mu  sync.Mutex // guards now
-	now int
+	now     atomic.Int64
 }
 
 func (c *connections) change(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		c.running.Add(1)
-		c.mu.Lock()
-		c.now++
-		full := c.now > maxConnections
-		c.mu.Unlock()
-		if full {
+		if c.now.Add(1) > maxConnections {
 			_ = conn.Close() // its goroutine sees that, and ends
 		}
 	case http.StateClosed, http.StateHijacked:
-		c.mu.Lock()
-		c.now--
-		c.mu.Unlock()
+		c.now.Add(-1)
 		c.running.Done()
 	case http.StateActive, http.StateIdle:
 	}
@@ -159,14 +154,11 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusRequestEntityTooLarge, "request_too_large", "a request may have at most %d MiB", maxBody>>20)
 	default:
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		model := ""
-		if r.Method == http.MethodPost {
-			var err error
-			if model, err = peekModel(r); err != nil {
-				takeBody(r)
-				refuse(w, http.StatusBadRequest, "invalid_request_error", "%s", err)
-				return
-			}
+		model, err := peekModel(r)
+		if err != nil {
+			takeBody(r)
+			refuse(w, http.StatusBadRequest, "invalid_request_error", "%s", err)
+			return
 		}
 		r.Header.Del(protocol.ModelHeader) // what it asks for decides, not what it says
 		if model != "" {
@@ -224,24 +216,15 @@ var (
 // rewrite turns a request of the program's into one of the broker.
 func (g *Gate) rewrite(p *httputil.ProxyRequest) {
 	path := strings.TrimPrefix(strings.TrimPrefix(p.In.URL.EscapedPath(), "/"), "v1/")
-	asked, query := p.In.URL.Query(), url.Values{}
-	for _, name := range passedQuery {
-		if values, ok := asked[name]; ok {
-			query[name] = values
-		}
-	}
+	query := p.In.URL.Query()
+	maps.DeleteFunc(query, func(name string, _ []string) bool { return !slices.Contains(passedQuery, name) })
 	// It is a path of ours, or one of models: both are plain.
 	p.Out.URL = &url.URL{
 		Scheme: "http", Host: "broker", Path: "/" + g.options.Provider + "/" + g.dialect.version + path,
 		RawPath: "/" + url.PathEscape(g.options.Provider) + "/" + g.dialect.version + path, RawQuery: query.Encode(),
 	}
 	p.Out.Host = ""
-	p.Out.Header = http.Header{}
-	for _, name := range passedHeaders {
-		if values, ok := p.In.Header[name]; ok {
-			p.Out.Header[name] = values
-		}
-	}
+	maps.DeleteFunc(p.Out.Header, func(name string, _ []string) bool { return !slices.Contains(passedHeaders, name) })
 }
 
 // unanswered tells the program that no answer came from the broker.
@@ -259,18 +242,9 @@ func (g *Gate) unanswered(w http.ResponseWriter, r *http.Request, err error) {
 
 // refuse answers in the form that all dialects use: {"error":{"type","message"}}.
 func refuse(w http.ResponseWriter, status int, kind, format string, args ...any) {
-	type inner struct {
-		Type    string `json:"type"`
-		Message string `json:"message"`
-	}
-	body, err := json.Marshal(struct {
-		Type  string `json:"type"`
-		Error inner  `json:"error"`
-	}{"error", inner{kind, strings.ToValidUTF8(fmt.Sprintf(format, args...), "\uFFFD")}})
-	if err != nil {
-		body = nil // it is text
-	}
+	// What is not UTF-8 is replaced.
+	body, _ := jsontext.AppendQuote([]byte(`{"type":"error","error":{"type":"`+kind+`","message":`), fmt.Sprintf(format, args...))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // or nobody waits for it
+	_, _ = w.Write(append(body, "}}"...)) // or nobody waits for it
 }

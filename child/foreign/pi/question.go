@@ -12,9 +12,6 @@ import (
 	"nexus.internal/protocol/textcut"
 )
 
-// maxSummary bounds a summary, in bytes.
-const maxSummary = 300
-
 // uiResponse is the answer to a question of an extension.
 type uiResponse struct {
 	Type      string `json:"type"`
@@ -56,7 +53,7 @@ func (s *session) decide(ended context.Context, t *turn, m gjson.Result) bool {
 	defer stop()
 	answer, err := s.client.Permit(ctx, foreign.Question{
 		TurnID: t.id, Call: foreign.Call{ID: m.Get("id").Str, Name: "confirm"}, Action: protocol.ActionExternal,
-		Summary: textcut.Clip(strings.TrimSpace(m.Get("title").Str+" "+m.Get("message").Str), maxSummary),
+		Summary: textcut.Clip(strings.TrimSpace(m.Get("title").Str+" "+m.Get("message").Str), foreign.MaxSummary),
 	})
 	if err != nil {
 		s.log.Info("a question of the program gets a no", zap.Error(err))

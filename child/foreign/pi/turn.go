@@ -83,9 +83,9 @@ func (t *turn) say(kind string, m gjson.Result) {
 	case "tool_execution_start":
 		t.sink.Call(call(m.Get("toolCallId"), m.Get("toolName"), m.Get("args")))
 	case "tool_execution_update":
-		t.more(m.Get("toolCallId").Str, plain(m.Get("partialResult.content")))
+		t.more(m.Get("toolCallId").Str, foreign.Words(m.Get("partialResult.content")))
 	case "tool_execution_end":
-		t.sink.Result(m.Get("toolCallId").Str, plain(m.Get("result.content")), m.Get("isError").Bool())
+		t.sink.Result(m.Get("toolCallId").Str, foreign.Words(m.Get("result.content")), m.Get("isError").Bool())
 	default:
 		t.sink.Foreign([]byte(m.Raw))
 	}
@@ -157,19 +157,6 @@ func (t *turn) more(id, all string) {
 		t.output = all
 		t.sink.Output(id, added)
 	}
-}
-
-// plain is what a result says in words.
-func plain(content gjson.Result) string {
-	var parts []string
-	for _, b := range content.Array() {
-		if b.Get("type").Str == "text" {
-			parts = append(parts, b.Get("text").Str)
-		} else {
-			parts = append(parts, "("+cmp.Or(b.Get("type").Str, "unknown")+")")
-		}
-	}
-	return strings.Join(parts, "\n")
 }
 
 // outcome is how the turn ended.
