@@ -47,13 +47,13 @@ func (sock *agentSocket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case s.key == "" && s.auth != None:
 		refused = refuse(424, "missing_key", "provider %q needs a key: set the environment variable %s of the server and start it again", s.name, s.keyName)
 	case r.ContentLength > maxBody:
-		refused = tooLarge
+		refused = errTooLarge
 	default:
 		refused = sock.broker.admit(sock.account, s, paid, r.Header.Get(protocol.ModelHeader))
 	}
 	if refused != nil {
 		sock.broker.countRefused(s)
-		if refused != tooLarge { // who still writes might not read the answer
+		if refused != errTooLarge { // who still writes might not read the answer
 			_, _ = io.CopyN(io.Discard, r.Body, maxBody)
 		}
 		refused.write(w)
@@ -67,9 +67,9 @@ func (sock *agentSocket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // it.
 var maxEvent = 32 << 20
 
-var tooLong = refuse(502, "upstream_error", "the service sent an event of more than %d MiB", maxEvent>>20)
+var errTooLong = refuse(502, "upstream_error", "the service sent an event of more than %d MiB", maxEvent>>20)
 
-var tooLarge = refuse(413, "request_too_large", "a request may have at most %d MiB", maxBody>>20)
+var errTooLarge = refuse(413, "request_too_large", "a request may have at most %d MiB", maxBody>>20)
 
 // forwardedRequest is one request that was let in.
 type forwardedRequest struct {
@@ -255,7 +255,7 @@ func (x *forwardedRequest) stream(w http.ResponseWriter, r *http.Request, res *h
 		case errs.size > maxEvent: // of an error, the child gets only the beginning, so it sees no length
 			x.broker.log.Warn("a service sent an event that is too long", zap.String("agent", x.account.id), zap.String("provider", x.service.name))
 			_, _ = w.Write(red.Rest())
-			_, _ = fmt.Fprintf(w, "\n\nevent: error\ndata: %s\n\n", tooLong.body())
+			_, _ = fmt.Fprintf(w, "\n\nevent: error\ndata: %s\n\n", errTooLong.body())
 			return
 		case errors.Is(err, io.EOF):
 			if !x.paid || x.answer.Whole() || x.answer.Form == tokencount.JSON {
@@ -303,7 +303,7 @@ func (q *countingBody) judge(p []byte, after error) *refusal {
 	_, long := errors.AsType[*http.MaxBytesError](after)
 	switch err := q.count.Err(); {
 	case long:
-		return tooLarge
+		return errTooLarge
 	case !q.of.paid:
 	case err != nil:
 		return refuse(400, "invalid_request_error", "%s", err)
