@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,7 @@ func saveHome(ctx context.Context, app *cli.App, path string, o backup.Options) 
 	}
 	home, err := app.Home()
 	if err == nil {
-		err = homeformat.Check(home)
+		err = cmp.Or(safefile.CheckHomeDir(home), homeformat.Check(home))
 	}
 	if err != nil {
 		return err

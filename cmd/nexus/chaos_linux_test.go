@@ -196,13 +196,15 @@ func killChaos(t *testing.T, uid int, flags ...string) {
 // and nothing that it cannot answer any more is held against it besides.
 func TestChaosServerDies(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	script := filepath.Join(t.TempDir(), "nexus")
-	text := fmt.Sprintf("#!/bin/sh\n(sleep 3; kill -ABRT $$) &\nexec '%s' \"$@\"\n", filepath.Join(programs, "nexus"))
+	const agents = 4
+	script, dir := filepath.Join(t.TempDir(), "nexus"), t.TempDir()
+	text := fmt.Sprintf("#!/bin/sh\n(until [ $(grep -c 'agent ready' '%s/server-1.log') -ge %d ]; do sleep 0.1; done; sleep 2; kill -ABRT $$) &\nexec '%s' \"$@\"\n",
+		dir, agents, filepath.Join(programs, "nexus"))
 	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	report, err := chaos.Run(t.Context(), chaos.Options{
-		Nexus: script, Seed: 3, Time: 5 * time.Minute, Agents: 4, Dir: t.TempDir(), NoDisk: "a test", Progress: io.Discard,
+		Nexus: script, Seed: 3, Time: 5 * time.Minute, Agents: agents, Dir: dir, NoDisk: "a test", Progress: io.Discard,
 	})
 	if err != nil {
 		t.Fatal(err)

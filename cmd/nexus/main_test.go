@@ -73,12 +73,9 @@ func guardPrograms(dir string) (release func(), err error) {
 		read -r released && exit
 		while
 			found=
-			for p in /proc/[0-9]*; do
-				case $(readlink "$p/exe") in
-				"$0"/*) ;;
-				*) tr '\0' '\n' < "$p/environ" | grep -qxF "$1=$0" || continue ;;
-				esac
-				kill -KILL "${p#/proc/}" && found=yes
+			for p in $(find /proc/[0-9]* -maxdepth 1 -name exe -lname "$0/*"; grep -lzxF "$1=$0" /proc/[0-9]*/environ); do
+				p=${p#/proc/}
+				kill -KILL "${p%%/*}" && found=yes
 			done
 			[ "$found" ]
 		do :; done 2> /dev/null

@@ -96,7 +96,7 @@ func read(home string) (format uint32, err error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, unknown(path, err)
+		return 0, fmt.Errorf("which format the home has: %w", err)
 	}
 	return parse(path, data)
 }

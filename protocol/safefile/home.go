@@ -78,7 +78,7 @@ var trusted = []struct {
 // CheckHome refuses a home that belongs to another user than ours and root, or that others may
 // write, and one with such a file or directory among those that nexus trusts: its
 // configuration, its keys and its own directories. It refuses run, and the directories in
-// it, where they are symbolic links. The error says how to mend it. What is missing, or
+// it, where they are symbolic links, and any of the others where it is a link to what is not there. The error says how to mend it. What is missing, or
 // cannot be looked at, is no error: nothing is read there.
 func CheckHome(home string) error {
 	if err := CheckHomeDir(home); err != nil {
@@ -138,6 +138,9 @@ func check(path string, l links) error {
 		case !OursOrRoots(info):
 			return foreign(path, "")
 		}
+		if err := CheckLink(path); err != nil {
+			return err
+		}
 		info, err = os.Stat(path)
 	}
 	switch {
@@ -148,6 +151,18 @@ func check(path string, l links) error {
 	case !OwnerWrites(info):
 		return fmt.Errorf("%s has mode %04o, so others may change what nexus trusts: look whether they have, then run chmod go-w %s",
 			path, info.Mode().Perm(), path)
+	}
+	return nil
+}
+
+// CheckLink refuses a link to what is not there: whoever made it meant something by it, and the disk may not be mounted. What is no link is no error.
+func CheckLink(path string) error {
+	to, err := os.Readlink(path)
+	if err != nil {
+		return nil //nolint:nilerr // it is no link
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is a symbolic link to %s, which is not there: mend the link, or remove it", path, to)
 	}
 	return nil
 }

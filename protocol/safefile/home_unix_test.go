@@ -3,6 +3,7 @@
 package safefile_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,8 @@ import (
 // Whoever may change what nexus trusts in a home could run programs as its user.
 func TestCheckHome(t *testing.T) {
 	const foreign, writable, link = "is another user's", "run chmod go-w ", "remove the link"
+	const dangling = "which is not there: mend the link, or remove it"
+	relinkNothing := func(path string) error { return errors.Join(os.RemoveAll(path), os.Symlink(path+".gone", path)) }
 	chmod := func(mode os.FileMode) func(string) error {
 		return func(path string) error { return os.Chmod(path, mode) }
 	}
@@ -40,6 +43,8 @@ func TestCheckHome(t *testing.T) {
 		{"a directory that all may write", "run/scratch", chmod(0o777), writable, false},
 		{"a linked file", "config.json", relink, "", false},
 		{"a linked directory of sessions", "sessions", relink, "", false},
+		{"a file that is a link to nothing", "config.json", relinkNothing, dangling, false},
+		{"a directory that is a link to nothing", "sessions", relinkNothing, dangling, false},
 		{"a linked run", "run", relink, link, false},
 		{"a linked directory in run", "run/scratch", relink, link, false},
 		{"given away", ".", give, foreign + ", who could run programs as you: run this as its owner (sudo -u '#12345' …), choose another home", true},

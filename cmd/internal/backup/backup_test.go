@@ -101,6 +101,7 @@ func makeHome(t *testing.T) (home string, saved map[string]string) {
 	err := errors.Join(
 		os.Symlink(config, filepath.Join(home, "config.json")), // as people do who keep it elsewhere
 		os.Symlink("/etc/passwd", filepath.Join(home, "sessions", "link.jsonl")),
+		os.WriteFile(filepath.Join(home, "sessions", "mis typed.jsonl"), nil, 0o600),
 		syscall.Mkfifo(filepath.Join(home, "sessions", "a.files", "pipe"), 0o600),
 	)
 	if err != nil {
@@ -119,10 +120,22 @@ func write(t *testing.T, home string, o backup.Options) ([]byte, backup.Report) 
 	return file.Bytes(), report
 }
 
+// A configuration that is a link to what is not there, as on a disk that is not mounted, is missed.
+func TestConfigurationIsNotThere(t *testing.T) {
+	home, _ := makeHome(t)
+	path := filepath.Join(home, "config.json")
+	if err := errors.Join(os.Remove(path), os.Symlink("/not-mounted/config.json", path)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := backup.Write(t.Context(), io.Discard, home, backup.Options{}); err == nil || !strings.Contains(err.Error(), path+" is a symbolic link to /not-mounted/config.json") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestRoundTrip(t *testing.T) {
 	home, saved := makeHome(t)
 	file, report := write(t, home, backup.Options{})
-	if report.Sessions != 2 || report.Files != len(saved) || !cmp.Equal(report.LeftOut, []string{"work"}) {
+	if report.Sessions != 2 || report.Files != len(saved) || !cmp.Equal(report.LeftOut, []string{"work", "sessions/link.jsonl", "sessions/mis typed.jsonl"}) {
 		t.Errorf("saved %+v", report)
 	}
 	other := filepath.Join(t.TempDir(), "new", "home")

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"io/fs"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -83,6 +84,15 @@ func allowed(name string) bool {
 		return api.ValidAgentID(part("agent")) && api.IsTemp(part("agent"))
 	}
 	return part("plan") == "" || api.ValidPlanID(part("plan"))
+}
+
+// partOfSession is what a session has among the others, whether it is saved or can be made again.
+var partOfSession = regexp.MustCompile(`^(.+)\.(jsonl|usage|outcomes|files|events|records|next|home|undo)$`)
+
+// ofSession reports whether what stands among the sessions is of nexus; a name that begins with a dot is of a write that was cut off.
+func ofSession(entry fs.DirEntry) bool {
+	parts := partOfSession.FindStringSubmatch(entry.Name())
+	return strings.HasPrefix(entry.Name(), ".") || parts != nil && api.ValidAgentID(parts[1]) && (parts[2] != "jsonl" || entry.Type().IsRegular())
 }
 
 // maxSize bounds a file, in bytes: what reads a larger one refuses it.

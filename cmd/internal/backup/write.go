@@ -81,7 +81,7 @@ func (b *writer) all(o Options) error {
 	// Restore refuses a later format before it reads on.
 	errs := []error{b.opened(homeformat.Name, openPlain), b.logs(), b.opened(notes.FileName, openPlain)}
 	for _, name := range written {
-		errs = append(errs, b.opened(name, safefile.OpenLinked))
+		errs = append(errs, safefile.CheckLink(filepath.Join(b.home, name)), b.opened(name, safefile.OpenLinked))
 	}
 	if !o.NoKeys {
 		for _, name := range keys {
@@ -98,6 +98,15 @@ func (b *writer) all(o Options) error {
 	for _, entry := range entries {
 		if name := entry.Name(); !isKnown(entry) && !passing.MatchString(name) {
 			b.report.LeftOut = append(b.report.LeftOut, name)
+		}
+	}
+	saved, err := os.ReadDir(filepath.Join(b.home, "sessions"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, entry := range saved {
+		if !ofSession(entry) {
+			b.report.LeftOut = append(b.report.LeftOut, "sessions/"+entry.Name())
 		}
 	}
 	return b.note(lastName, last{Files: b.report.Files, Bytes: b.report.Bytes})
