@@ -131,6 +131,11 @@ func problem(t *testing.T, f mcp.Files) string {
 	return servers[0].Problem
 }
 
+// blocked is a path that an agent may not read.
+type blocked string
+
+func (b blocked) OutOfBounds(path string) bool { return path == string(b) }
+
 // TestLoadBroken keeps the servers of one file where the other is of no use; what is wrong is
 // told as a server's failure.
 func TestLoadBroken(t *testing.T) {
@@ -147,6 +152,9 @@ func TestLoadBroken(t *testing.T) {
 		{"a directory that is a link", "mcp.json: path escapes from parent", func(path string) error {
 			dir := filepath.Dir(path)
 			return errors.Join(os.Remove(dir), os.Symlink(filepath.Dir(secret), dir))
+		}},
+		{"a link to what the agent may not read", "mcp.json: leads to what is out of bounds for this agent", func(path string) error {
+			return errors.Join(os.WriteFile(filepath.Join(filepath.Dir(path), "..", "blocked"), []byte(`{"mcpServers":{"linked":{"command":"x"}}}`), 0o600), os.Symlink("../blocked", path))
 		}},
 		{"a project that is a link by now", "mcp.json: is a symbolic link", func(path string) error {
 			project := filepath.Dir(filepath.Dir(path))
@@ -168,7 +176,7 @@ func TestLoadBroken(t *testing.T) {
 			if err := errors.Join(os.Mkdir(dir, 0o700), tc.make(path)); err != nil {
 				t.Fatal(err)
 			}
-			servers := mcp.Load(mcp.Files{Personal: personal, Project: path})
+			servers := mcp.Load(mcp.Files{Personal: personal, Project: path, Bounds: blocked(filepath.Join(filepath.Dir(dir), "blocked"))})
 			if len(servers) != 2 || servers[0].Name != "mine" {
 				t.Fatalf("%+v", servers)
 			}

@@ -18,6 +18,8 @@ type Files struct {
 	// Project is DIR/.nexus3/mcp.json of the project in DIR, out of which no link
 	// is followed; "" for none. DIR is absolute, and no link leads through it.
 	Project string
+	// Bounds are those of the agent, which the project's file does not lead to; nil for none.
+	Bounds safefile.Bounds
 	// Environ has the variables that the personal file asks for with ${NAME}, as
 	// NAME=VALUE. It should have no key of a provider.
 	Environ []string
@@ -48,7 +50,7 @@ func Load(f Files) []Server {
 
 // load reads one of the files; one that is wrong is a server of that name.
 func (f Files) load(name, path string, project bool) []Server {
-	entries, err := parseFile(path, project)
+	entries, err := f.parse(path, project)
 	if err != nil {
 		return []Server{{Name: name, Project: project, Timeout: DefaultTimeout, Problem: err.Error()}}
 	}
@@ -59,11 +61,11 @@ func (f Files) load(name, path string, project bool) []Server {
 	return servers
 }
 
-func parseFile(path string, project bool) (map[string]mcpfile.Entry, error) {
+func (f Files) parse(path string, project bool) (map[string]mcpfile.Entry, error) {
 	if path == "" {
 		return nil, nil
 	}
-	data, err := readBounded(path, project)
+	data, err := f.readBounded(path, project)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -74,15 +76,15 @@ func parseFile(path string, project bool) (map[string]mcpfile.Entry, error) {
 }
 
 // readBounded reads a file, out of whose project no link leads. Its errors name no path.
-func readBounded(path string, project bool) ([]byte, error) {
-	data, err := read(path, project)
+func (f Files) readBounded(path string, project bool) ([]byte, error) {
+	data, err := f.read(path, project)
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err
 	}
 	return data, err
 }
 
-func read(path string, project bool) ([]byte, error) {
+func (f Files) read(path string, project bool) ([]byte, error) {
 	if !project {
 		return safefile.ReadLinked(path, mcpfile.MaxSize)
 	}
@@ -92,10 +94,10 @@ func read(path string, project bool) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }() // nothing was written
-	f, err := safefile.OpenIn(root, filepath.Join(filepath.Base(dir), filepath.Base(path)))
+	file, err := safefile.OpenBounded(root, filepath.Join(filepath.Base(dir), filepath.Base(path)), f.Bounds)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	return safefile.ReadAll(f, mcpfile.MaxSize)
+	defer file.Close()
+	return safefile.ReadAll(file, mcpfile.MaxSize)
 }

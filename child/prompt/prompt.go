@@ -81,20 +81,8 @@ type Options struct {
 	Home string
 	Cwd  string
 	// Bounds are those of the agent; nil for none.
-	Bounds Bounds
+	Bounds safefile.Bounds
 }
-
-// Bounds are what an agent may not read.
-type Bounds interface {
-	// OutOfBounds reports whether a path, absolute and without links, is blocked for the agent's file tools.
-	OutOfBounds(path string) bool
-}
-
-var (
-	// errOutOfBounds says that a link leads to what the agent may not read.
-	errOutOfBounds = errors.New("leads to what is out of bounds for this agent")
-	errExchanged   = errors.New("was exchanged while it was opened")
-)
 
 // Load finds the system prompt.
 func Load(o Options) (Prompt, error) {
@@ -142,7 +130,7 @@ func layers(o Options) (p Prompt, err error) {
 }
 
 // addProject adds the layers of the project that cwd lies in.
-func (p *Prompt) addProject(cwd, home string, bounds Bounds) {
+func (p *Prompt) addProject(cwd, home string, bounds safefile.Bounds) {
 	top, leftOut := projectRoot(cwd)
 	p.LeftOut = append(p.LeftOut, leftOut...)
 	below, err := filepath.Rel(top, cwd)
@@ -180,11 +168,11 @@ func (p *Prompt) addProject(cwd, home string, bounds Bounds) {
 
 // addDirectory adds the layers of one directory of a project. No link leads out of it: the agent may
 // have made one in its own directory to what it may not read beside that.
-func (p *Prompt) addDirectory(root *os.Root, top, dir, foreign string, bounds Bounds) {
+func (p *Prompt) addDirectory(root *os.Root, top, dir, foreign string, bounds safefile.Bounds) {
 	open := func(name string) (*os.File, error) {
 		name = filepath.Base(name)
 		if _, err := root.Lstat(name); err != nil || foreign == "" {
-			return openWithin(bounds, root, name)
+			return safefile.OpenBounded(root, name, bounds)
 		}
 		return nil, fmt.Errorf("is in %s, which %w", foreign, safefile.ErrForeign)
 	}
@@ -205,39 +193,6 @@ func (p *Prompt) addDirectory(root *os.Root, top, dir, foreign string, bounds Bo
 			p.add(text, filepath.Join(top, filepath.FromSlash(name)), head)
 		}
 	}
-}
-
-// openWithin is safefile.OpenIn, but for a link to what is out of bounds. A file that is there itself is what the owner put there.
-func openWithin(bounds Bounds, root *os.Root, name string) (*os.File, error) {
-	f, err := safefile.OpenIn(root, name)
-	if err != nil || bounds == nil {
-		return f, err
-	}
-	path := filepath.Join(root.Name(), name)
-	real, err := filepath.EvalSymlinks(path)
-	if err == nil {
-		err = isAt(f, real)
-	}
-	if err == nil && real != path && bounds.OutOfBounds(real) {
-		err = errOutOfBounds
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
-// isAt says that an open file is not the one at a path without links: something was exchanged meanwhile.
-func isAt(f *os.File, path string) error {
-	opened, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	there, err := os.Lstat(path)
-	if err == nil && !os.SameFile(opened, there) {
-		err = errExchanged
-	}
-	return err
 }
 
 func (p *Prompt) leaveOut(err error) {

@@ -35,7 +35,7 @@ func (env *Env) Rights() Rights {
 func (env *Env) Permissions() protocol.Permissions { return env.Rights().Permissions }
 
 // OutOfBounds reports whether a path, absolute and without links, is blocked for the agent or for its read_file, or is nexus's own.
-// It is a [prompt.Bounds].
+// It is a [safefile.Bounds].
 func (env *Env) OutOfBounds(path string) bool { return env.currentPolicy().Blocks("read_file", path) }
 
 // Ceiling is what the permissions cannot exceed, resolved; nil for no bound.

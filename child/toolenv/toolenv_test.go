@@ -115,8 +115,11 @@ func call(name string, members ...any) protocol.ToolCall {
 
 // run carries out one call, in a turn named t1.
 func run(ctx context.Context, w *toolenv.Env, c protocol.ToolCall) string {
-	return w.Tools().Run(ctx, "t1", []protocol.ToolCall{c}, nil)[0].Text
+	return took.ReplaceAllString(w.Tools().Run(ctx, "t1", []protocol.ToolCall{c}, nil)[0].Text, "${1}]")
 }
+
+// took is how long a command took: a result says it of one of five seconds, as any takes on a busy machine.
+var took = regexp.MustCompile(`(\[exit status \d+), after [0-9.ms]+\]`)
 
 // ran is how long a job runs.
 var ran = regexp.MustCompile(`(running for )\d+s`)

@@ -104,9 +104,8 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	if err != nil {
 		return nil, err
 	}
-	s := newServers(home, cwd, a.options.Images, program == nil, log)
 	a.options.Settings, a.options.ToolBound = f.turns(saved, c), f.toolBound(c)
-	if err := a.openToolEnv(f, saved, current, s, cwd, privatePaths(homes(home, environ, walls(f, saved, c, cwd)), cwd, j.Path(), f.modelSocket), program != nil); err != nil {
+	if err := a.openToolEnv(f, saved, current, cwd, privatePaths(homes(home, environ, walls(f, saved, c, cwd)), f.private, cwd, j.Path(), f.modelSocket), program != nil); err != nil {
 		return nil, err
 	}
 	if err := a.choosePrompt(f, saved, home, cwd); err != nil { // the files of which the agent may not read all
@@ -317,12 +316,12 @@ func protectKeys(c *config.Config, brokered bool) error {
 
 // openToolEnv settles on what the agent may do: as the flags ask, but never
 // beyond what the session saved, nor beyond the ceiling of either.
-func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *configuration, s *servers, cwd string, private permission.Private, ofProgram bool) error {
+func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *configuration, cwd string, private permission.Private, ofProgram bool) error {
 	c := current.now()
 	things, _ := todo.Split(a.options.State.Notes)
 	o := toolenv.Options{
 		Cwd: cwd, Private: private, Ceiling: saved.Ceiling, Presets: current, Allowances: a.options.State.Allowances,
-		Journal: a.options.Journal, Parent: a.options.Parent, Sources: []toolenv.Source{s}, Tools: agents.New(a.options.Parent), Images: a.options.Images,
+		Journal: a.options.Journal, Parent: a.options.Parent, Tools: agents.New(a.options.Parent), Images: a.options.Images,
 		Timeout: time.Duration(protocol.Value(a.options.Settings.ToolTimeoutS) * float64(time.Second)), Log: a.options.Log, PassEnv: f.passEnv, ToolOutput: f.toolOutput, Processors: &processors,
 		AllowedPaths: c.AllowedPaths, FetchAddresses: c.FetchAddresses, HomeBytes: c.CacheBytes, Todo: things,
 	}
@@ -369,11 +368,13 @@ func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *con
 		}
 		o.Ceiling = &ceiling
 	}
+	s := &servers{}
+	o.Sources = []toolenv.Source{s}
 	w, err := toolenv.Open(o)
 	if err != nil {
 		return err
 	}
-	s.work = w
+	s.read(string(c.Home), cwd, w, a.options.Images, !ofProgram, a.options.Log)
 	a.closers = append(a.closers, w, s)
 	a.options.ToolEnv, a.options.Servers = w, s.Manager
 	return nil

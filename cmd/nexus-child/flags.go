@@ -52,6 +52,7 @@ type flags struct {
 	scenario, modelSocket       string
 	configs                     []string
 	personal                    string
+	private                     []string
 	ascii, updates, version     bool
 	passEnv                     []string
 	hostCalls, toolOutput       bool
@@ -114,6 +115,7 @@ func parse(args []string) (*flags, error) {
 	set.StringVar(&f.parent, "parent-agent", "", "`ID` of the agent that created this one")
 	set.Uint64Var(&f.depth, "depth", 0, "number `N` of agents above this one: its creator, the creator of that, and so on")
 	set.StringVar(&f.personal, "personal-config", "", "read `FILE` as the personal configuration instead of config.json in the home, and again when it was replaced")
+	set.StringArrayVar(&f.private, "private-path", nil, "file or directory `PATH` of nexus that is out of bounds for the agent, as the home is; may be repeated")
 	set.StringArrayVar(&f.configs, "config", nil, "read this configuration `FILE` too; may be repeated")
 	set.Var(&f.logLevel, "log-level", "lowest `LEVEL` of lines in the log on stderr: debug, info, warn or error")
 	set.Var(&f.logFormat, "log-format", "`FORMAT` of the log: auto (text on a terminal, else json), text or json")

@@ -119,15 +119,16 @@ func (v *victim) live() error {
 		return err
 	}
 	// One in eight dies as it begins; the others soon after some frame, or where
-	// these come slowly, after a quarter of a second of work. So a slow machine
-	// sees as much work as a fast one.
+	// these come slowly, after a quarter of a second of work, or twice as long as it
+	// took to begin. So a slow machine sees as much work as a fast one.
 	soon := time.Hour
 	if v.rng.IntN(8) == 0 {
 		soon = time.Duration(v.rng.IntN(30_000)) * time.Microsecond
 	}
+	began := time.Now()
 	killer := time.AfterFunc(soon, func() { _ = cmd.Process.Kill() })
 	defer killer.Stop()
-	problem := v.work(stdin, bufio.NewReader(stdout), before, func(d time.Duration) {
+	problem := v.work(stdin, bufio.NewReader(stdout), before, began, func(d time.Duration) {
 		if soon == time.Hour {
 			killer.Reset(d)
 		}
@@ -148,7 +149,7 @@ func (v *victim) live() error {
 }
 
 // work gives a child things to do until it is no more. It says when to kill it.
-func (v *victim) work(stdin io.Writer, stdout *bufio.Reader, before *transcript.State, kill func(after time.Duration)) error {
+func (v *victim) work(stdin io.Writer, stdout *bufio.Reader, before *transcript.State, began time.Time, kill func(after time.Duration)) error {
 	id, sent := "", 0
 	last := 2 + v.rng.IntN(1<<(1+v.rng.IntN(11))) // the frame after which it may be killed
 	for frames := 1; ; frames++ {
@@ -157,7 +158,7 @@ func (v *victim) work(stdin io.Writer, stdout *bufio.Reader, before *transcript.
 		case err != nil:
 			return nil // it was killed; half a line was not said
 		case frames == 1:
-			kill(250 * time.Millisecond)
+			kill(max(250*time.Millisecond, 2*time.Since(began)))
 		case frames == last:
 			kill(time.Duration(v.rng.IntN(4_000)) * time.Microsecond)
 		}

@@ -20,10 +20,10 @@ import (
 )
 
 // privatePaths is what belongs to nexus itself and is none of an agent's business: whole
-// homes, wherever links in them lead, the session, and the directory of the model's
-// socket. A working directory that stands below a home is the agent's, unless it is one
+// homes, wherever links in them lead, the session, the directory of the model's
+// socket, and more that the parent names. A working directory that stands below a home is the agent's, unless it is one
 // of nexus's own.
-func privatePaths(homes []string, cwd, session, socket string) permission.Private {
+func privatePaths(homes, more []string, cwd, session, socket string) permission.Private {
 	var p permission.Private
 	var at file.Resolver
 	relative := func(dir, path string) (string, bool) { // from dir to path, through which no link leads, if it is dir or lies in it
@@ -65,6 +65,11 @@ func privatePaths(homes []string, cwd, session, socket string) permission.Privat
 		dir := filepath.Dir(file)
 		if _, working := relative(dir, cwd); !working {
 			p.Paths = append(p.Paths, dir)
+		}
+	}
+	for _, path := range more {
+		if _, working := relative(path, cwd); !working {
+			p.Paths = append(p.Paths, path)
 		}
 	}
 	if session != "" {

@@ -14,20 +14,20 @@ import (
 	"nexus.internal/child/toolenv"
 )
 
-// servers are the MCP servers of a child. Their tools are those of an Env
-// that is opened later.
+// servers are the MCP servers of a child, which are read once the Env is open whose tools they give.
 type servers struct {
 	*mcp.Manager
 	work *toolenv.Env
 }
 
-// newServers reads which servers there are, if any are wanted: a program of another make has its own. The keys have been taken out of the
+// read reads which servers there are, if any are wanted: a program of another make has its own. Their tools are those of work from then on. The keys have been taken out of the
 // environment by then, so that no server can be given one.
-func newServers(home, cwd string, images *images.Store, wanted bool, log *zap.Logger) *servers {
+func (s *servers) read(home, cwd string, work *toolenv.Env, images *images.Store, wanted bool, log *zap.Logger) {
+	s.work = work
 	var list []mcp.Server
 	if wanted {
 		list = mcp.Load(mcp.Files{
-			Personal: filepath.Join(home, "mcp.json"), Project: filepath.Join(cwd, ".nexus3", "mcp.json"), Environ: os.Environ(),
+			Personal: filepath.Join(home, "mcp.json"), Project: filepath.Join(cwd, ".nexus3", "mcp.json"), Bounds: work, Environ: os.Environ(),
 		})
 	}
 	for _, s := range list {
@@ -35,7 +35,6 @@ func newServers(home, cwd string, images *images.Store, wanted bool, log *zap.Lo
 			log.Warn("an MCP server cannot be used", zap.String("server", s.Name), zap.String("error", s.Problem))
 		}
 	}
-	s := &servers{}
 	s.Manager = mcp.New(mcp.Options{
 		Servers: list,
 		Start: mcp.Sandboxed(func() (sandbox.Rules, error) {
@@ -43,7 +42,6 @@ func newServers(home, cwd string, images *images.Store, wanted bool, log *zap.Lo
 		}),
 		Environment: s, Images: images, Log: log,
 	})
-	return s
 }
 
 func (s *servers) Permit(server mcp.Server) error { return s.work.MayUse(server.ToolPrefix()) }

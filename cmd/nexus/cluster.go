@@ -146,21 +146,45 @@ func (o *clusterOptions) read() error {
 	return err
 }
 
+// private are the files that let whoever reads them do what the server can: of this machine and, as long as they are beside those, of the others and of
+// the authority.
+func (o *clusterOptions) private() (paths []string) {
+	if o.credentials != "" {
+		paths = append(paths, o.credentials)
+	}
+	if o.files == "" {
+		return paths
+	}
+	paths = append(paths, o.files)
+	if above := filepath.Dir(o.files); identity.HasAuthority(above) {
+		paths = append(paths, above)
+	}
+	return paths
+}
+
 // completeNATS checks the flags beside --nats.
 func (o *clusterOptions) completeNATS() error {
 	if o.files != "" || o.Listen != "" || len(o.Join) > 0 {
 		return cli.Usage("with --nats, the servers of NATS are those that are there: without --cluster-files, --listen-cluster and --join")
 	}
-	if o.credentials != "" {
-		if _, err := os.Stat(o.credentials); err != nil {
-			return fmt.Errorf("--nats-creds: %w", err)
-		}
+	if o.credentials == "" {
+		return nil
+	}
+	var err error
+	if o.credentials, err = filepath.Abs(o.credentials); err == nil {
+		_, err = os.Stat(o.credentials)
+	}
+	if err != nil {
+		return fmt.Errorf("--nats-creds: %w", err)
 	}
 	return nil
 }
 
 // checkAddresses says what is wrong with where the machines listen.
 func (o *clusterOptions) checkAddresses() error {
+	if o.files == "" {
+		return cli.Usage("whoever joins a cluster can do all that its servers can, so each machine shows a certificate: make them by nexus cluster init, and say --cluster-files DIR; or say --nats URL")
+	}
 	if o.Listen == "" {
 		return cli.Usage("say --listen-cluster HOST:PORT, where the other machines reach this one")
 	}
@@ -170,9 +194,6 @@ func (o *clusterOptions) checkAddresses() error {
 	host, _, err := cluster.SplitAddress(o.Listen)
 	if err != nil {
 		return cli.Usage("--listen-cluster: %v", err)
-	}
-	if o.files == "" && !cluster.OnLoopback(o.Listen) {
-		return cli.Usage("other machines reach %s, and there are no certificates: make them by nexus cluster init, and say --cluster-files DIR", o.Listen)
 	}
 	// A machine that joins the others alone counts one too few. One that listens at each of its addresses, or is
 	// joined by a name, may be among them all the same.

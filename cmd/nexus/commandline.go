@@ -30,6 +30,7 @@ type childFlags struct {
 	scenario   string
 	approval   time.Duration // that a permission request may take
 	logLevel   string        // of every child; "" is the default
+	private    []string      // files and directories of the server that are none of an agent's
 }
 
 // Command implements [stdio.CommandLine]. The first process begins the session of the agent's
@@ -66,6 +67,9 @@ func (c *childFlags) Command(s supervisor.Spec, again bool) (stdio.Command, erro
 		flag{"model-socket", s.ModelSocket},
 		passed,
 	))
+	for _, path := range c.private {
+		become.Args = append(become.Args, flags(flag{"private-path", path})...)
+	}
 	if !again {
 		if become.System = s.SystemPrompt; become.System != nil { // an empty one asks for none
 			become.Args = append(become.Args, "--system-env") // other users see command lines

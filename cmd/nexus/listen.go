@@ -46,6 +46,14 @@ func (o *remoteOptions) complete() (err error) {
 	return err
 }
 
+// private are the files that let whoever changes or reads them be the server for its clients.
+func (o *remoteOptions) private() []string {
+	if o.listen == "" {
+		return nil
+	}
+	return []string{o.cert, o.key}
+}
+
 // certificate reads the files; nil without the flags.
 func (o *remoteOptions) certificate() (*httpd.Certificate, error) {
 	if o.listen == "" {

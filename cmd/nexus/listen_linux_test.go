@@ -170,3 +170,28 @@ func TestListenReloads(t *testing.T) {
 		t.Errorf("the log says neither who failed nor who asked:\n%s", log)
 	}
 }
+
+// The files of the server's certificate are out of bounds for agents, as the home is, also in an agent's own directory: whoever has the key is the server for its clients.
+func TestFilesOfCertificateAreNoAgents(t *testing.T) {
+	t.Parallel()
+	l := newListening(t, certtest.New(t), "127.0.0.1", nil)
+	dir := filepath.Dir(l.key)
+	cert, err := os.ReadFile(l.cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, preset := range []string{"sandboxed", "trusted"} {
+		if answer := l.call("/", "create_agent", fmt.Sprintf(`{"agent_id":%q,"preset":%[1]q,"cwd":%q}`, preset, dir)); gjson.Get(answer, "error").Exists() {
+			t.Fatal(answer)
+		}
+		for _, prompt := range []string{"read " + filepath.Base(l.key), "run cat " + l.key, "run echo > " + l.cert} {
+			if answer := l.send(preset, prompt); !gjson.Get(answer, "result.content").Exists() || strings.Contains(answer, "PRIVATE KEY") {
+				t.Errorf("%s, %s: %s", preset, prompt, answer)
+			}
+		}
+	}
+	if now, err := os.ReadFile(l.cert); err != nil || !bytes.Equal(now, cert) {
+		t.Errorf("the certificate was changed: %s, %v", now, err)
+	}
+	l.end()
+}

@@ -137,6 +137,12 @@ func specsOf(name string, all map[string]string) (specs []Spec, err error) {
 	return specs, nil
 }
 
+// HasAuthority reports whether a directory is one of Init, beside whose machines their authority is.
+func HasAuthority(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, authorityFile))
+	return err == nil
+}
+
 // machines are those that dir has.
 func machines(dir string) (all []Spec, err error) {
 	entries, err := os.ReadDir(dir)
