@@ -119,7 +119,7 @@ func (v *victim) live() error {
 		return err
 	}
 	// One in eight dies as it begins; the others soon after some frame, or where
-	// these come slowly, after a quarter of a second of work, or twice as long as it
+	// these come slowly, after a quarter of a second of work, or four times as long as it
 	// took to begin. So a slow machine sees as much work as a fast one.
 	soon := time.Hour
 	if v.rng.IntN(8) == 0 {
@@ -158,7 +158,7 @@ func (v *victim) work(stdin io.Writer, stdout *bufio.Reader, before *transcript.
 		case err != nil:
 			return nil // it was killed; half a line was not said
 		case frames == 1:
-			kill(max(250*time.Millisecond, 2*time.Since(began)))
+			kill(max(250*time.Millisecond, 4*time.Since(began)))
 		case frames == last:
 			kill(time.Duration(v.rng.IntN(4_000)) * time.Microsecond)
 		}
