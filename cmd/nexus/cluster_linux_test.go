@@ -258,10 +258,6 @@ func TestClusterStranger(t *testing.T) {
 	ours, theirs := initCluster(t, addresses...), initCluster(t, addresses...)
 	log := filepath.Join(t.TempDir(), "log")
 	stranger := newMachine(t, filepath.Join(theirs, "c"), "--log-file", log)
-	var join []string
-	for _, address := range addresses {
-		join = append(join, strings.SplitN(address, "=", 2)[1])
-	}
 	knows := func(s *live) { // all three were never there, so that they agree on nothing
 		eventually(t, "two machines know each other alone", func() (none struct{}, err error) {
 			if states, _ := s.nodes(); states != "a up, b up" {
