@@ -141,7 +141,7 @@ func ofEvent(e supervisor.Event, at string) (_ Entry, ok bool) {
 // tellsOfMore reports whether a session may have more records once an event has come.
 func tellsOfMore(e supervisor.Event) bool {
 	switch e.Type {
-	case "agent_state", "session_update", "turn_end", "gap":
+	case "agent_state", "session_update", "turn_end":
 		return true
 	case "message_update":
 		return gjson.GetBytes(e.Data, "event.type").Str == "toolcall_result"

@@ -175,7 +175,8 @@ func (f *follower) take(ctx context.Context, batch []supervisor.Event) error {
 	now := timeOf(time.Now())
 	var entries []Entry
 	for _, e := range batch {
-		if tellsOfMore(e) {
+		entry, ok := ofEvent(e, now)
+		if ok || tellsOfMore(e) { // what the session has of the time before stands before it
 			if err := f.read(ctx, false); err != nil {
 				return err
 			}
@@ -183,7 +184,7 @@ func (f *follower) take(ctx context.Context, batch []supervisor.Event) error {
 		if f.r.o.Events {
 			f.raw = appendEvent(f.raw, now, e)
 		}
-		if entry, ok := ofEvent(e, now); ok {
+		if ok {
 			entries = append(entries, entry)
 		}
 		if e.Seq != 0 {
