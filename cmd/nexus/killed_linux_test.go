@@ -11,13 +11,15 @@ import (
 	"time"
 )
 
+// killedInner is set for the test process that is killed, which takes the programs of NEXUS_BIN as they are.
+const killedInner = "NEXUS_TEST_KILLED"
+
 // A test process that is killed, as by go test's -timeout, leaves nothing behind: neither
 // a server nor a shell that waits for one.
 func TestKilledTestLeavesNothing(t *testing.T) {
 	t.Parallel()
-	const inner = "NEXUS_TEST_KILLED"
-	if os.Getenv(inner) != "" {
-		script := exec.Command("sh", "-c", programs+`/nexus serve 0 --home "$0" & while :; do sleep 1; done`, os.Getenv(inner))
+	if os.Getenv(killedInner) != "" {
+		script := exec.Command("sh", "-c", programs+`/nexus serve 0 --home "$0" & while :; do sleep 1; done`, os.Getenv(killedInner))
 		script.Stdout = os.Stdout
 		_ = script.Run()
 		return
@@ -28,7 +30,7 @@ func TestKilledTestLeavesNothing(t *testing.T) {
 	}
 	defer r.Close()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), inner+"="+t.TempDir(), "NEXUS_BIN="+programs)
+	cmd.Env = append(os.Environ(), killedInner+"="+t.TempDir(), "NEXUS_BIN="+programs)
 	cmd.Stdout = w // which the shell and the server have, too
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
