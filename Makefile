@@ -20,9 +20,9 @@ CHAOSFLAGS ?= --minutes 1 --seed 1
 # How long one package may take on a machine that does little else: the longest takes 100 to 200 s of
 # two cores. A test that waits for ever is then named soon.
 TIMEOUT  ?= 4m
-# What make test leaves to make test-long: tests of cmd/nexus, and packages.
-LONG     := ^Test(Cluster|Chaos|Fork|Install|KilledTest|Limits|NothingIsLeft|Programs)|OfPrograms$$
-MACHINES := /supervisor/cluster
+# What make test leaves to make test-long: tests of cmd/nexus, and packages, with all below them.
+LONG     := ^Test(Cluster|Chaos|Coming|Doctor|Documented|FlagsAre|Fork|GoModule|Install|KilledTest|LeavingEarly|Limits|NothingIsLeft|Picture|Probe|Programs|Strangers|Top|TypedAhead|Unread)|OfPrograms$$|Terminal|Editor|OfMCP
+APART    := /(supervisor/cluster|child/codecheck|child/sandbox|child/toolenv|cmd/nexus-bench|cmd/nexus-child)(/|$$)
 # A fork's module has another path.
 MODULE    = $(shell sed -n 's/^module //p' go.mod)
 LDFLAGS   = -s -w -X $(MODULE)/cmd/internal/version.linked=$(VERSION) -X $(MODULE)/cmd/internal/version.commit=$(COMMIT)
@@ -32,7 +32,7 @@ PROGRAMS := $(PRODUCTS) nexus-bench
 TOOL     := $(GO) tool -modfile=.ci/tools/go.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help build generate test unit scripts foreign soak fuzz race lint bench chaos cross module demo test-browser test-long test-agents oracles clean install uninstall dist test-dist
+.PHONY: help build generate test unit scripts foreign types soak fuzz race lint bench chaos cross module demo test-browser test-long test-agents oracles clean install uninstall dist test-dist
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,20 +40,23 @@ help: ## this list
 build: ## the programs, in bin/
 	$(GO) build -ldflags '$(LDFLAGS)' -o '$(BIN)/' $(PROGRAMS:%=./cmd/%)
 
-test: unit scripts foreign ## everything that must hold, in five minutes
+# They run side by side, as each waits for much of its time.
+test: ## what a change is most likely to break, in five minutes of two processors
+	@$(MAKE) --no-print-directory -j3 $(if $(filter output-sync,$(.FEATURES)),-O) unit scripts foreign
 
-# Under -short, tests that kill or race over and over do it less often: see soak.
+# Under -short, tests that kill or race over and over do it less often: see soak. One package more than there
+# are processors is tested at once, as some wait.
 unit:
 	$(GO) vet ./...
-	$(GO) test -short -timeout $(TIMEOUT) $$($(GO) list ./... | grep -v -e '/cmd$$' -e '/cmd/nexus$$' -e '/cmd/nexus-bench$$' -e '$(MACHINES)')
+	$(GO) test -short -vet=off -ldflags=-w -p $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) -timeout $(TIMEOUT) $$($(GO) list ./... | grep -Ev -e '/cmd(/nexus)?$$' -e '$(APART)')
 
 # These look at programs and packages that the test cache does not see.
 scripts: build
-	@[ -n "$$NEXUS_ACP_SDK" ] || echo 'not run: fixtures/acp/editor.mjs, as NEXUS_ACP_SDK names no @agentclientprotocol/sdk'
-	NEXUS_BIN='$(CURDIR)/bin' $(GO) test -short -count=1 -parallel 8 -timeout $(TIMEOUT) -skip '$(LONG)' ./cmd ./cmd/nexus ./cmd/nexus-bench
+	NEXUS_BIN='$(CURDIR)/bin' $(GO) test -short -count=1 -parallel 8 -timeout $(TIMEOUT) -skip '$(LONG)' ./cmd ./cmd/nexus
 
-test-long: build ## tests that take long: several machines that are killed and drain, chaos, agents of other makes, installations, limits, a fork of the tree
-	$(GO) test -short -timeout $(TIMEOUT) $$($(GO) list ./... | grep '$(MACHINES)')
+test-long: types ## what takes longer: nexus-child over a pipe, the walls of agents, checkers of code, machines that are killed and drain, chaos, agents of other makes, terminals, editors, installations, limits, a fork, types of the clients
+	@[ -n "$$NEXUS_ACP_SDK" ] || echo 'not run: fixtures/acp/editor.mjs, as NEXUS_ACP_SDK names no @agentclientprotocol/sdk'
+	NEXUS_BIN='$(CURDIR)/bin' $(GO) test -short -timeout $(TIMEOUT) $$($(GO) list ./... | grep -E '$(APART)')
 	NEXUS_BIN='$(CURDIR)/bin' $(GO) test -short -count=1 -parallel 8 -timeout $(TIMEOUT) -run '$(LONG)' ./cmd/nexus
 
 soak: fuzz chaos ## what takes longer: whole kill tests and races, fuzzing, chaos
@@ -68,13 +71,15 @@ foreign: build ## programs in other languages: a parent of nexus-child, the clie
 	@if node -e 'process.exit(globalThis.AbortSignal?.any ? 0 : 1)' 2>/dev/null; then \
 	cd bridge/client/typescript && node --test --test-reporter=dot tests/client.test.mjs tests/addresses.test.mjs; \
 	else echo 'not run: bridge/client/typescript, as there is no node 20.3 here'; fi
+	@if python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then \
+	cd bridge/client/python && python3 -B -m unittest -q; \
+	else echo 'not run: bridge/client/python, as there is no python3 3.9 here'; fi
+
+types: build ## the types of the clients and of the samples, and the package of TypeScript (need node, npm, tsc, pyright)
 	@if node -e 'process.exit(globalThis.AbortSignal?.any ? 0 : 1)' 2>/dev/null && command -v npm >/dev/null; then \
 	cd bridge/client/typescript && node --test --test-reporter=dot tests/package.test.mjs; \
 	else echo 'not run: the package of bridge/client/typescript, as there is no npm here'; fi
 	@.ci/types
-	@if python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then \
-	cd bridge/client/python && python3 -B -m unittest -q; \
-	else echo 'not run: bridge/client/python, as there is no python3 3.9 here'; fi
 
 fuzz: ## each fuzz target for FUZZTIME (executions as 3000x, or a duration)
 	@GO='$(GO)' .ci/fuzz $(FUZZTIME)

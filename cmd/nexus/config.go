@@ -19,13 +19,13 @@ import (
 
 // configCommand is nexus config.
 func configCommand(app *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
+	cmd := cli.Without(&cobra.Command{
 		Use:   "config",
 		Short: "Check config.json, or print its JSON Schema",
 		Args:  cli.VerbsOnly,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(cli.Without(&cobra.Command{
+	}, "it needs no server", "port", "server", "ca", "api-key")
+	cmd.AddCommand(&cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check a configuration as nexus serve reads it (default: config.json in the home)",
 		Long: "Check a configuration as nexus serve reads it: FILE, or config.json in the home and the mcp.json beside it.\n" +
@@ -33,7 +33,7 @@ func configCommand(app *cli.App) *cobra.Command {
 			"still starts, such as a key missing in this environment, is a warning on stderr. --json prints both on stdout.",
 		Args: cli.Args(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return checkConfig(app, strings.Join(args, "")) },
-	}, "it needs no server", "port", "server", "ca", "api-key"), cli.Without(&cobra.Command{
+	}, cli.Without(&cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of config.json, for editors",
 		Args:  cli.Args(0, 0),
@@ -48,7 +48,7 @@ func configCommand(app *cli.App) *cobra.Command {
 			_, err = app.Stdout.Write(text)
 			return err
 		},
-	}, "it needs neither a server nor a home", "port", "server", "ca", "api-key", "home"))
+	}, "it needs no home", "home"))
 	return cmd
 }
 

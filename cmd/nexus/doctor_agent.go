@@ -21,18 +21,18 @@ import (
 func (d *doctor) confinement(ctx context.Context, path string) {
 	dir, err := os.MkdirTemp("", "nexus-doctor-")
 	if err != nil {
-		d.add("confinement", isFail, "make room for temporary files (TMPDIR)", "%v", err)
+		d.add("confinement", isWarn, "make room for temporary files (TMPDIR), and call doctor again: this was not looked at", "%v", err)
 		return
 	}
 	defer os.RemoveAll(dir)
 	home, work, scenario := filepath.Join(dir, "home"), filepath.Join(dir, "work"), filepath.Join(dir, "scenario.json")
 	if err := os.Mkdir(work, 0o700); err != nil {
-		d.add("confinement", isFail, "make room for temporary files (TMPDIR)", "%v", err)
+		d.add("confinement", isWarn, "make room for temporary files (TMPDIR), and call doctor again: this was not looked at", "%v", err)
 		return
 	}
 	const play = `{"turns":[{"match":"run","steps":[{"tool":{"name":"shell","input":{"command":"echo confined"}}},{"text":"done"}]}]}`
 	if err := os.WriteFile(scenario, []byte(play), 0o600); err != nil {
-		d.add("confinement", isFail, "make room for temporary files (TMPDIR)", "%v", err)
+		d.add("confinement", isWarn, "make room for temporary files (TMPDIR), and call doctor again: this was not looked at", "%v", err)
 		return
 	}
 	for _, one := range []struct{ check, permissions, instead string }{

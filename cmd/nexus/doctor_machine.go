@@ -32,13 +32,13 @@ func (d *doctor) processes() {
 	if means == "" {
 		dir, err := os.MkdirTemp("", "nexus-doctor-")
 		if err != nil {
-			d.add("processes", isFail, "make room for temporary files (TMPDIR)", "%v", err)
+			d.add("processes", isWarn, "make room for temporary files (TMPDIR), and call doctor again: this was not looked at", "%v", err)
 			return
 		}
 		defer os.RemoveAll(dir)
 		guard, err := proc.NewGuard(proc.GuardOptions{Dir: dir})
 		if err != nil {
-			d.add("processes", isFail, "make room for temporary files (TMPDIR)", "%v", err)
+			d.add("processes", isWarn, "make room for temporary files (TMPDIR), and call doctor again: this was not looked at", "%v", err)
 			return
 		}
 		means = guard.Mechanisms().String()

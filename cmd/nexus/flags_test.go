@@ -21,6 +21,7 @@ var commonFlags = []string{"api-key", "ca", "home", "json", "output", "port", "s
 var refusedFlags = map[string]string{
 	"acp": "json output", "backup": elsewhere + "json output", "chaos": elsewhere + "home json output",
 	"cluster backup": elsewhere + "json output", "cluster import": elsewhere, "cluster init": elsewhere + "home", "cluster restore": elsewhere + "json output",
+	"completion bash": allOf, "completion fish": allOf, "completion powershell": allOf, "completion zsh": allOf,
 	"config check": elsewhere, "config schema": elsewhere + "home", "detect": "api-key ca server", "doctor": "ca port server",
 	"import": elsewhere, "init": elsewhere, "logs clean": elsewhere, "logs list": elsewhere, "logs search": elsewhere, "logs show": elsewhere,
 	"mcp": "json output", "probe": elsewhere + "home", "restore": elsewhere + "json output", "rpc": "json output",
@@ -29,6 +30,8 @@ var refusedFlags = map[string]string{
 
 // elsewhere are the flags that say where a server is and how one is let in.
 const elsewhere = "api-key ca port server "
+
+const allOf = elsewhere + "home json output"
 
 // Each flag of all verbs is used by a verb, or is refused by it and not in its help: `nexus config schema -o
 // yaml`, `nexus init --port` and `nexus logs list --port` took them without a word.
@@ -56,7 +59,7 @@ func TestFlagsAreUsedOrRefused(t *testing.T) {
 		if _, below, found := strings.Cut(help, "Available Commands:\n"); found {
 			below, _, _ = strings.Cut(below, "\n\n")
 			for _, match := range verbs.FindAllStringSubmatch(below, -1) {
-				if match[1] != "completion" && match[1] != "help" { // cobra's
+				if match[1] != "help" { // cobra's
 					walk(append(slices.Clone(verb), match[1])...)
 				}
 			}

@@ -186,6 +186,28 @@ func TestBackupWritesNothing(t *testing.T) {
 	}
 }
 
+// A server that a verb starts, and that can write not even its log, does not start, and the verb says why.
+func TestStartOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 && os.Getenv(inNamespace) == "" {
+		asRootOfItsOwn(t)
+		return
+	}
+	s := newLive(t, onSmallDisk(t, 1))
+	s.end()
+	if err := os.WriteFile(filepath.Join(s.home, "filler"), make([]byte, 2<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	_, err := s.nexus("list", "--port", freePortOf(t, "127.0.0.1"))
+	ended, ok := errors.AsType[*exec.ExitError](err)
+	if !ok {
+		t.Fatalf("nexus list: %v", err)
+	}
+	if !strings.Contains(string(ended.Stderr), "nothing can be written to its log") || !strings.Contains(string(ended.Stderr), "no space left on device") {
+		t.Errorf("%v: %s", err, ended.Stderr)
+	}
+}
+
 // onSmallDisk gives a server a home on a disk of its own, of so many MiB.
 func onSmallDisk(t *testing.T, size int) (prepare func(*exec.Cmd)) {
 	return func(cmd *exec.Cmd) {

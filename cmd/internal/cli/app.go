@@ -152,6 +152,10 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	signal.Notify(pipes, syscall.SIGPIPE)
 	defer signal.Stop(pipes)
 	a.root.SetArgs(args)
+	a.root.InitDefaultCompletionCmd(args...)
+	if script, _, err := a.root.Find([]string{"completion"}); err == nil && script != a.root {
+		Without(script, "it writes a script for a shell", "home", "port", "server", "ca", "api-key", "json", "output")
+	}
 	a.prepare(a.root)
 	if completing(args) {
 		a.completes(a.root)

@@ -103,11 +103,14 @@ func findNexus() (string, error) {
 }
 
 // lastLine is the last line that was written to the log since it had the
-// length before.
+// length before; of a log without one, why that may be: the disk is full.
 func lastLine(log *os.File, before int64) string {
 	const most = 64 << 10 // bytes
 	text, err := io.ReadAll(io.LimitReader(io.NewSectionReader(log, before, most), most))
 	if err != nil || len(text) == 0 {
+		if _, err := log.WriteString("nexus serve said nothing\n"); err != nil {
+			return "nothing can be written to its log: " + err.Error()
+		}
 		return "it said nothing"
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
