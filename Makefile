@@ -22,7 +22,7 @@ CHAOSFLAGS ?= --minutes 1 --seed 1
 TIMEOUT  ?= 4m
 # What make test leaves to make test-long: tests of cmd/nexus, and packages, with all below them.
 LONG     := ^Test(Cluster|Chaos|Coming|Doctor|Documented|FlagsAre|Fork|GoModule|Install|KilledTest|LeavingEarly|Limits|NothingIsLeft|Picture|Probe|Programs|Strangers|Top|TypedAhead|Unread)|OfPrograms$$|Terminal|Editor|OfMCP
-APART    := /(supervisor/cluster|child/codecheck|child/sandbox|child/toolenv|cmd/nexus-bench|cmd/nexus-child)(/|$$)
+APART    := /(supervisor/cluster|child/codecheck|child/foreign|child/sandbox|child/toolenv|cmd/nexus-bench|cmd/nexus-child)(/|$$)
 # A fork's module has another path.
 MODULE    = $(shell sed -n 's/^module //p' go.mod)
 LDFLAGS   = -s -w -X $(MODULE)/cmd/internal/version.linked=$(VERSION) -X $(MODULE)/cmd/internal/version.commit=$(COMMIT)

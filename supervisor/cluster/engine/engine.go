@@ -128,6 +128,7 @@ func (c *clients) Check(client server.ClientAuthentication) bool {
 type Engine struct {
 	server *server.Server
 	secret string
+	log    *engineLog
 }
 
 // Start starts it. It returns once it takes clients, whether the other machines are there or not.
@@ -140,7 +141,7 @@ func Start(o Options) (*Engine, error) {
 		return nil, fmt.Errorf("the other machines cannot reach this one: %w", err)
 	}
 	_ = free.Close()
-	e := &Engine{secret: rand.Text()}
+	e := &Engine{secret: rand.Text(), log: &engineLog{log: cmp.Or(o.Log, zap.NewNop()), said: map[string]time.Time{}}}
 	in := &clients{secret: e.secret}
 	options, err := o.server(in)
 	if err != nil {
@@ -150,10 +151,9 @@ func Start(o Options) (*Engine, error) {
 		return nil, fmt.Errorf("start the cluster's server: %w", err)
 	}
 	in.server = e.server
-	log := &engineLog{log: cmp.Or(o.Log, zap.NewNop()), said: map[string]time.Time{}}
-	e.server.SetLoggerV2(log, false, false, false)
+	e.server.SetLoggerV2(e.log, false, false, false)
 	e.server.Start()
-	if why := log.why(); why != "" {
+	if why := e.log.why(); why != "" {
 		e.Close()
 		return nil, fmt.Errorf("start the cluster's server: %s", why)
 	}
@@ -176,6 +176,9 @@ var errNoStorage = errors.New("its disk is full, or was, or it was removed from 
 func (e *Engine) Check() error {
 	if !e.server.JetStreamEnabled() {
 		return errNoStorage
+	}
+	if why := e.log.why(); why != "" {
+		return errors.New(why)
 	}
 	return nil
 }
@@ -230,11 +233,22 @@ func (l *engineLog) isNew(text string) bool {
 }
 func (l *engineLog) Noticef(format string, args ...any) { l.say(l.log.Debug, format, args...) }
 func (l *engineLog) Warnf(format string, args ...any)   { l.say(l.log.Info, format, args...) }
-func (l *engineLog) Errorf(format string, args ...any)  { l.say(l.log.Warn, format, args...) }
+
+// Errorf says what has failed. Where that is a write, the server goes on without what it was for, until it is started again.
+func (l *engineLog) Errorf(format string, args ...any) {
+	l.say(l.log.Warn, format, args...)
+	if strings.Contains(strings.ToLower(format), "critical write error") {
+		l.ends(format, args...)
+	}
+}
 
 // Fatalf is how the server says that it does not start.
 func (l *engineLog) Fatalf(format string, args ...any) {
 	l.say(l.log.Error, format, args...)
+	l.ends(format, args...)
+}
+
+func (l *engineLog) ends(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.end = cmp.Or(l.end, fmt.Sprintf(format, args...))

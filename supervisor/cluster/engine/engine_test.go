@@ -7,10 +7,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"math/big"
 	mathrand "math/rand/v2"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -162,5 +164,31 @@ func TestStrangers(t *testing.T) {
 			nc.Close()
 			t.Error("a client without the secret is let in")
 		}
+	}
+}
+
+// A server that says that a write has failed, as no file was to be had for it, goes on without what it was for: it is to be started again.
+func TestWriteThatFails(t *testing.T) {
+	ours := newAuthority(t)
+	at := net.IPv4(127, byte(1+mathrand.IntN(250)), byte(mathrand.IntN(250)), 2)
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: at})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	e, err := Start(Options{
+		Name: "farm", Machine: "a", Listen: l.Addr().String(), Join: []string{l.Addr().String(), "127.0.0.1:1"}, Dir: t.TempDir(), TLS: ours.machine(t, "a", at),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	e.log.Errorf("JetStream stream '%s' is not there: %v", "x", errors.New("read"))
+	if err := e.Check(); err != nil {
+		t.Errorf("before: %v", err)
+	}
+	e.log.Errorf("RAFT [%s - %s] Critical write error: %v", "node", "group", syscall.EMFILE)
+	if err := e.Check(); err == nil || !strings.Contains(err.Error(), "too many open files") {
+		t.Errorf("after a write that failed: %v", err)
 	}
 }

@@ -1,0 +1,78 @@
+package main_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Strangers at the port of a machine's nexus-cluster take all files that it may open, while agents work. Once they are gone, the machine is
+// one of three again, by itself: another one may be lost then.
+func TestClusterAmongStrangers(t *testing.T) {
+	shared, addresses := t.TempDir(), clusterAddresses(t, "a", "b", "c")
+	dir := initCluster(t, addresses...)
+	var all []*live
+	for _, name := range []string{"a", "b", "c"} {
+		all = append(all, newLive(t, func(cmd *exec.Cmd) {
+			cmd.Args = append(cmd.Args, "--cluster-files", filepath.Join(dir, name), "--shared-path", shared)
+		}))
+	}
+	a, b, c := all[0], all[1], all[2]
+	for _, s := range all {
+		s.untilNodes("a up, b up, c up")
+	}
+	a.createIn("worker", shared)
+	answered(t, a, "My name is Alice", "Alice")
+	engine, err := b.engine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", engine))
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := &unix.Rlimit{Cur: uint64(len(open)) + 8, Max: uint64(len(open)) + 8}
+	if err := unix.Prlimit(engine, unix.RLIMIT_NOFILE, few, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, at, _ := strings.Cut(addresses[1], "=")
+	over := make(chan struct{})
+	var strangers sync.WaitGroup
+	for range 40 {
+		strangers.Go(func() {
+			for {
+				conn, err := net.Dial("tcp", at)
+				if err == nil {
+					_, _ = conn.Read(make([]byte, 1)) // until it is closed, as it says nothing
+					_ = conn.Close()
+				}
+				select {
+				case <-over:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for i := range 100 {
+		a.send("worker", fmt.Sprintf("echo %d %s", i, strings.Repeat("x", 1_000)))
+	}
+	close(over)
+	strangers.Wait()
+	for _, s := range all {
+		s.untilNodes("a up, b up, c up")
+	}
+	if err := c.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.cmd.Wait() // that it was killed
+	untilMoved(t, a, "worker")
+	untilMoved(t, b, "worker")
+}
