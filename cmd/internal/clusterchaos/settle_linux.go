@@ -1,9 +1,13 @@
 package clusterchaos
 
 import (
+	"bytes"
 	"context"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"nexus.internal/bridge/api"
@@ -28,7 +32,7 @@ func (r *run) each(do func(agent int, t *talker)) {
 }
 
 // settle waits until each agent answers at each machine, and then looks at what all machines have: it repeats all sends, reads all conversations and
-// all events, and asks whose the agents are.
+// all events, asks whose the agents are, and by which owners what the machines keep was written.
 func (r *run) settle(ctx context.Context, back time.Time, report *Report) {
 	ctx, cancel := context.WithTimeout(ctx, backTimeout)
 	defer cancel()
@@ -68,7 +72,23 @@ func (r *run) settle(ctx context.Context, back time.Time, report *Report) {
 	for _, m := range r.machines {
 		r.checkOwners(ctx, m)
 	}
+	r.checkWriters(ctx, r.machines[0])
 	r.checkEnds()
+}
+
+// checkWriters has a machine read all that the machines keep of all agents: no owner has written behind a later one.
+func (r *run) checkWriters(ctx context.Context, m *machine) {
+	cmd := exec.CommandContext(ctx, r.o.Nexus, "cluster", "backup", filepath.Join(r.o.Dir, "kept.tar.gz"), "--home", m.home())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	err := m.space.within(cmd.Start)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
+		r.broken("what the machines keep is not read whole: %v: %s", err, &said)
+	}
 }
 
 // checkOwners has a machine say which machines have the agents: one machine has each.

@@ -30,6 +30,7 @@ func TestMirror(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, []*clustertest.Machine){
 		"FilesAreOnAnotherMachine":       testFilesAreOnAnotherMachine,
 		"EarlierOwnerIsRefused":          testEarlierOwnerIsRefused,
+		"OneOwnerAfterAnother":           testOneOwnerAfterAnother,
 		"DeathWhileFilesAreShippedWhole": testDeathWhileFilesAreShippedWhole,
 		"LostAnswers":                    testLostAnswers,
 		"MinorityShipsNothing":           testMinorityShipsNothing,
@@ -256,6 +257,25 @@ func testEarlierOwnerIsRefused(t *testing.T, machines []*clustertest.Machine) {
 		t.Errorf("an agent that is no more: %v", err)
 	}
 	same(t, tree(t, other), map[string]string{"worker.jsonl": "one\n"})
+}
+
+// Where an earlier owner's message stands behind a later one's, nothing is laid out, and nothing is saved: two machines wrote.
+func testOneOwnerAfterAnother(t *testing.T, machines []*clustertest.Machine) {
+	root := t.TempDir()
+	m := take(t, machines[0], 7, root)
+	write(t, root, "worker.jsonl", "one\n")
+	ship(t, m)
+	m.o.Epoch = 6
+	write(t, root, "worker.jsonl", "one\ntwo\n")
+	ship(t, m)
+	want := "the epoch 6 stands behind one of 7"
+	if err := take(t, machines[1], 8, t.TempDir()).Restore(within(t), nil); !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), want) {
+		t.Errorf("it is laid out: %v", err)
+	}
+	err := stream(t, machines[2]).Save(within(t), Options{Agent: t.Name(), Root: t.TempDir(), Paths: paths, Scratch: filepath.Join(t.TempDir(), "scratch")})
+	if !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), want) {
+		t.Errorf("it is saved: %v", err)
+	}
 }
 
 // An owner that dies while it ships the files whole leaves those that were there before.

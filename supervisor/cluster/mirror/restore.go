@@ -84,14 +84,20 @@ func (m *Mirror) read(ctx context.Context, take func(message, [][]byte) error) e
 type layout struct {
 	m       *Mirror
 	dir     string
-	writing bool // messages are of files that are shipped whole
+	writing bool   // messages are of files that are shipped whole
+	epoch   uint64 // of the last message
 	// complete says that there are whole ones.
 	complete bool
 }
 
 const wholeDir, comingDir = "whole", "coming"
 
+// take takes the next message. Epochs only grow: one of an earlier owner behind one of a later shows that two machines wrote.
 func (l *layout) take(head message, pieces [][]byte) error {
+	if head.Epoch < l.epoch {
+		return fmt.Errorf("a message of the owner with the epoch %d stands behind one of %d: %w", head.Epoch, l.epoch, ErrUnreadable)
+	}
+	l.epoch = head.Epoch
 	if head.Begins || head.Number == 1 { // of an owner that was cut off while it shipped them, no more comes
 		if err := os.RemoveAll(filepath.Join(l.dir, comingDir)); err != nil {
 			return err
