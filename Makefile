@@ -32,7 +32,7 @@ PROGRAMS := $(PRODUCTS) nexus-bench
 TOOL     := $(GO) tool -modfile=.ci/tools/go.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help build generate test unit scripts foreign types soak fuzz race lint bench chaos cross module demo test-browser test-long test-agents oracles clean install uninstall dist test-dist
+.PHONY: help build generate test unit scripts foreign clients soak fuzz race lint bench chaos cross module demo test-browser test-long test-agents oracles clean install uninstall dist test-dist
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,7 +54,7 @@ unit:
 scripts: build
 	NEXUS_BIN='$(CURDIR)/bin' $(GO) test -short -count=1 -parallel 8 -timeout $(TIMEOUT) -skip '$(LONG)' ./cmd ./cmd/nexus
 
-test-long: types ## what takes longer: nexus-child over a pipe, the walls of agents, checkers of code, machines that are killed and drain, chaos, agents of other makes, terminals, editors, installations, limits, a fork, types of the clients
+test-long: clients ## what takes longer: nexus-child over a pipe, the walls of agents, checkers of code, machines that are killed and drain, chaos, agents of other makes, terminals, editors, installations, limits, a fork, the clients' packages and types
 	@[ -n "$$NEXUS_ACP_SDK" ] || echo 'not run: fixtures/acp/editor.mjs, as NEXUS_ACP_SDK names no @agentclientprotocol/sdk'
 	NEXUS_BIN='$(CURDIR)/bin' $(GO) test -short -timeout $(TIMEOUT) $$($(GO) list ./... | grep -E '$(APART)')
 	NEXUS_BIN='$(CURDIR)/bin' $(GO) test -short -count=1 -parallel 8 -timeout $(TIMEOUT) -run '$(LONG)' ./cmd/nexus
@@ -75,10 +75,13 @@ foreign: build ## programs in other languages: a parent of nexus-child, the clie
 	cd bridge/client/python && python3 -B -m unittest -q; \
 	else echo 'not run: bridge/client/python, as there is no python3 3.9 here'; fi
 
-types: build ## the types of the clients and of the samples, and the package of TypeScript (need node, npm, tsc, pyright)
+clients: build ## the clients' packages, installed, and their types and those of the samples (need node, npm, python3, tsc, pyright)
 	@if node -e 'process.exit(globalThis.AbortSignal?.any ? 0 : 1)' 2>/dev/null && command -v npm >/dev/null; then \
 	cd bridge/client/typescript && node --test --test-reporter=dot tests/package.test.mjs; \
 	else echo 'not run: the package of bridge/client/typescript, as there is no npm here'; fi
+	@if python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then \
+	cd bridge/client/python && python3 -B -m unittest -q tests.installed; \
+	else echo 'not run: the package of bridge/client/python, as there is no python3 3.9 here'; fi
 	@.ci/types
 
 fuzz: ## each fuzz target for FUZZTIME (executions as 3000x, or a duration)

@@ -43,6 +43,8 @@ asyncio.run(main())
 
 @unittest.skipUnless(importlib.util.find_spec("ensurepip"), "this Python has no pip for its environments")
 class Installed(Bounded):
+    limit = 600
+
     def setUp(self) -> None:
         made = tempfile.TemporaryDirectory()
         self.addCleanup(made.cleanup)

@@ -18,18 +18,19 @@ import urllib.parse
 from typing import Any, Callable, List, Optional
 
 BIN = os.environ.get("NEXUS_BIN", os.path.join(os.path.dirname(__file__), "..", "..", "..", "..", "bin"))
-LIMIT = 100  # seconds of one test
 
 
 class Bounded(unittest.TestCase):
     """A test that would wait for ever fails, and so does what ends its processes."""
 
+    limit = 100  # seconds
+
     def run(self, result: Any = None) -> Any:
         def late(*_: Any) -> None:
-            self.fail(f"waited {LIMIT} s")
+            self.fail(f"waited {self.limit} s")
 
         signal.signal(signal.SIGALRM, late)
-        signal.setitimer(signal.ITIMER_REAL, LIMIT, LIMIT)
+        signal.setitimer(signal.ITIMER_REAL, self.limit, self.limit)
         try:
             return super().run(result)
         finally:
