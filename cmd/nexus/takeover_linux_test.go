@@ -135,6 +135,25 @@ func TestClusterTakeOver(t *testing.T) {
 	a.end()
 }
 
+// A server of a cluster that ends says for which turns it waits: its own, and not those of other machines.
+func TestClusterShutdown(t *testing.T) {
+	t.Parallel()
+	shared, a, b, c := farm(t)
+	b.createIn("worker", shared)
+	asked := began(t, a, b, "long")
+	cmd := exec.Command(filepath.Join(programs, "nexus"), "shutdown", "--home", c.home)
+	if said, err := cmd.CombinedOutput(); err != nil || string(said) != "the server has ended\n" {
+		t.Errorf("shutdown of a machine without agents: %v, %s", err, said)
+	}
+	c.wait()
+	if answer := a.call("/agent/worker", "cancel", `{"request_id":"long"}`); !gjson.Get(answer, "result.cancelled").Bool() {
+		t.Errorf("the turn at another machine: %s", answer)
+	}
+	<-asked
+	b.end()
+	a.end()
+}
+
 // A machine that stands still for longer than the others wait finds, when it goes on, that its agents are others'. Nothing that it had begun counts.
 func TestClusterFrozen(t *testing.T) {
 	t.Parallel()

@@ -294,7 +294,7 @@ func shutdown(ctx context.Context, a *App, c *client.Client, _ []string) error {
 	if a.Servers() == "" {
 		gone = watchServer(home, a.Port)
 	}
-	busy, _ := client.Do(ctx, c, "", api.ListAgents, api.None{}) // of the next call, the error is said
+	busy := itsOwn(ctx, c)
 	result, err := client.Do(ctx, c, "", api.ShutdownServer, api.None{})
 	if _, broke := errors.AsType[*client.ConnError](err); broke && !errors.Is(err, client.ErrNoServer) {
 		result, err = client.Do(ctx, c, "", api.ShutdownServer, api.None{}) // it may have ended, as somebody else asked for
@@ -314,11 +314,25 @@ func shutdown(ctx context.Context, a *App, c *client.Client, _ []string) error {
 			return err
 		}
 	}
-	a.tellWork(busy.Agents)
+	a.tellWork(busy)
 	if !gone.wait() {
 		return a.say("the server is shutting down\n")
 	}
 	return a.say("the server has ended\n")
+}
+
+// itsOwn are the agents that the server itself has, of those of all machines of its cluster; none if that is not to be had.
+func itsOwn(ctx context.Context, c *client.Client) []api.AgentInfo {
+	listed, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
+	elsewhere := func(one api.AgentInfo) bool { return one.Node != "" }
+	if err != nil || !slices.ContainsFunc(listed.Agents, elsewhere) {
+		return listed.Agents
+	}
+	nodes, err := client.Do(ctx, c, "", api.ListNodes, api.None{})
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(listed.Agents, func(one api.AgentInfo) bool { return one.Node != nodes.Node })
 }
 
 // maxTold is how many lines tell what a server waits for.
