@@ -95,7 +95,7 @@ func TestSpareEnds(t *testing.T) {
 		{"at another type", func(p *process) { p.send(`{"type":"grow","args":[]}`) }, 2, `the type is "grow"`},
 		{"at an unknown member", func(p *process) { p.send(`{"type":"become","args":[],"env":[]}`) }, 2, `"env"`},
 		{"at a command too early", func(p *process) { p.send(become + "\n" + `{"type":"ping","id":"1"}`) }, 2, "commands before it is ready"},
-		{"in a directory that is gone", func(p *process) { p.send(`{"type":"become","args":[],"dir":"/nonexistent"}`) }, 2, "chdir /nonexistent"},
+		{"in a directory that is gone", func(p *process) { p.send(`{"type":"become","args":[],"dir":"/proc/nonexistent"}`) }, 2, "chdir /proc/nonexistent"},
 		{"with arguments that are wrong", func(p *process) { p.send(`{"type":"become","args":["--depht=1"]}`) }, 2, "--depth"},
 	}
 	for _, tt := range tests {
