@@ -123,6 +123,16 @@ func (o serveOptions) sessionLogs(cfg *config.Config) config.Logs {
 	return logs
 }
 
+// privateLogs is the directory of the logs of sessions, where it is named: it may have those of earlier servers even if nothing is logged now. The home
+// has the other one.
+func (o serveOptions) privateLogs(cfg *config.Config) []string {
+	dir, err := filepath.Abs(cmp.Or(o.logDir, cfg.Logs.Dir))
+	if err != nil || o.logDir == "" && cfg.Logs.Dir == "" {
+		return nil
+	}
+	return []string{dir}
+}
+
 // recorder is what logs sessions; nil if nothing does.
 func (f *files) recorder(cfg *config.Config, o serveOptions, sup *supervisor.Supervisor, kept *store.Local, catalogue *sessions.Catalogue, log *zap.Logger) (*sessionlog.Recorder, error) {
 	if f.logs == nil {

@@ -218,3 +218,23 @@ func TestLogsOnFullDisk(t *testing.T) {
 		t.Errorf("the log of the server:\n%s", text)
 	}
 }
+
+// What all agents were told and have said is in the logs of sessions: no agent reads them, wherever they lie.
+func TestLogsAreNoAgents(t *testing.T) {
+	t.Parallel()
+	logs := filepath.Join(t.TempDir(), "logs")
+	s := newLive(t, func(cmd *exec.Cmd) { cmd.Args = append(cmd.Args, "--log-dir", logs) })
+	s.call("/", "create_agent", `{"agent_id":"victim"}`)
+	s.send("victim", "my secret is 0815")
+	for _, preset := range []string{"trusted", "sandboxed"} {
+		s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":%q,"cwd":%q,"preset":%q}`, preset, s.cwd, preset))
+		s.wantPrivate(preset, filepath.Join(logs, "logs.db"))
+		if answer := s.send(preset, "run grep -r 0815 "+logs); strings.Contains(answer, "my secret") || gjson.Get(answer, "error").Exists() {
+			t.Errorf("%s: %s", preset, answer)
+		}
+	}
+	s.end()
+	if text, err := exec.Command("grep", "-r", "my secret is 0815", logs).CombinedOutput(); err != nil {
+		t.Errorf("nothing was logged: %v, %s", err, text)
+	}
+}

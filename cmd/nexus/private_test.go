@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"nexus.internal/bridge/sessions"
+	"nexus.internal/cmd/internal/config"
 	"nexus.internal/supervisor"
 )
 
@@ -38,5 +39,20 @@ func TestFilesOfMachinesArePrivate(t *testing.T) {
 				t.Errorf("again %t: %q is not in %q", again, path, command.Become.Args)
 			}
 		}
+	}
+}
+
+// The logs of sessions have what all agents were told and have said: their directory is out of bounds for agents, wherever it lies.
+func TestLogsOfSessionsArePrivate(t *testing.T) {
+	cfg := &config.Config{}
+	if got := (serveOptions{}).privateLogs(cfg); got != nil {
+		t.Errorf("in the home: %q", got)
+	}
+	cfg.Logs.Dir = "/var/log/nexus"
+	if got := (serveOptions{}).privateLogs(cfg); !slices.Equal(got, []string{"/var/log/nexus"}) {
+		t.Errorf("by the configuration: %q", got)
+	}
+	if got := (serveOptions{logDir: "/srv/logs"}).privateLogs(cfg); !slices.Equal(got, []string{"/srv/logs"}) {
+		t.Errorf("by --log-dir: %q", got)
 	}
 }

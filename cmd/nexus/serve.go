@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -309,7 +310,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		CommandLine: &childFlags{
 			child: a.o.child, personal: copyPath(a.cfg), config: a.config, sessions: catalogue,
 			durability: a.o.durability, scenario: a.o.scenario, approval: a.o.approval, logLevel: a.o.log.childLevel(),
-			private: append(a.o.cluster.private(), a.o.remote.private()...),
+			private: slices.Concat(a.o.cluster.private(), a.o.remote.private(), a.o.privateLogs(a.cfg)),
 		},
 		Log: a.log, Guard: a.guard, Spares: spares,
 	}
