@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -199,28 +200,45 @@ const (
 
 // PathsOf are the paths that a question names, as nexus cannot know on which of them the program acts: those that are
 // given, and in the input of its call the text of each member whose name says so, wherever it is. Nil if there are
-// none, more than MaxPaths, or if the input is nested more than 10 deep.
+// none, more than MaxPaths, if the input is nested more than 10 deep, or if one is written so that it may lead elsewhere ([elsewhere]).
 func PathsOf(input gjson.Result, given ...string) []string {
-	paths, deep := slices.Clone(given), false
-	var find func(v gjson.Result, named bool, depth int)
-	find = func(v gjson.Result, named bool, depth int) {
-		if path := strings.TrimPrefix(v.Str, "file://"); named && path != "" && !slices.Contains(paths, path) && len(paths) <= MaxPaths {
+	var paths []string
+	unclear := false
+	add := func(path string) {
+		if rest, uri := strings.CutPrefix(path, "file:///"); uri && !strings.Contains(rest, "%") {
+			path = "/" + rest
+		}
+		unclear = unclear || elsewhere.MatchString(path)
+		if path != "" && !slices.Contains(paths, path) && len(paths) <= MaxPaths {
 			paths = append(paths, path)
 		}
-		deep = deep || depth > 10
+	}
+	var find func(v gjson.Result, named bool, depth int)
+	find = func(v gjson.Result, named bool, depth int) {
+		if named {
+			add(v.Str)
+		}
+		unclear = unclear || depth > 10
 		if v.IsArray() || v.IsObject() {
 			v.ForEach(func(name, inner gjson.Result) bool {
 				find(inner, v.IsArray() && named || namesPath(name.Str), depth+1)
-				return !deep
+				return !unclear
 			})
 		}
 	}
+	for _, path := range given {
+		add(path)
+	}
 	find(input, false, 0)
-	if deep || len(paths) > MaxPaths {
+	if unclear || len(paths) > MaxPaths {
 		return nil
 	}
 	return paths
 }
+
+// elsewhere matches what a program may take for another path than nexus does: a URI, whose escapes and host it decodes, and what begins with a
+// variable.
+var elsewhere = regexp.MustCompile(`(?i)^(\$|file:|[a-z][a-z0-9+.-]*:/)`)
 
 // namesPath reports whether a member of an input is a path by its name, as file_path, absolutePath, paths, dir.
 func namesPath(name string) bool {

@@ -21,6 +21,9 @@ func TestPathsOfAQuestion(t *testing.T) {
 		{"Glob", `{"path":"/w","pattern":"*.go"}`, protocol.ActionRead, []string{"/w"}},
 		{"Glob", `{"path":"/w","pattern":"/etc/*"}`, protocol.ActionExternal, nil},
 		{"Glob", `{"path":"/w","pattern":"../*"}`, protocol.ActionExternal, nil},
+		{"Glob", `{"path":"/w","pattern":"{x,/etc/*}"}`, protocol.ActionExternal, nil},
+		{"Glob", `{"path":"/w","pattern":"@(/etc)/*"}`, protocol.ActionExternal, nil},
+		{"Glob", `{"path":"/w","pattern":"src/{a,b}/*.{ts,go}"}`, protocol.ActionRead, []string{"/w"}},
 		{"Read", `{}`, protocol.ActionExternal, nil},
 	} {
 		q := question("1", gjson.Parse(`{"tool_use_id":"1","tool_name":"`+tt.tool+`","input":`+tt.input+`}`))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -147,13 +148,16 @@ func suggested(suggestions gjson.Result) (rules []gjson.Result) {
 	return rules
 }
 
+// leadsOut matches a pattern of a Glob that may look elsewhere than below its path: from the root, a home or a directory above, also as one of several.
+var leadsOut = regexp.MustCompile(`(^|[{(,|])[/~$]|\.\.`)
+
 // question is what the program asks with can_use_tool.
 func question(turnID string, r gjson.Result) foreign.Question {
 	q := foreign.Question{TurnID: turnID, Call: call(r.Get("tool_use_id"), r.Get("tool_name"), r.Get("input")), Action: protocol.ActionExternal}
 	input := r.Get("input")
 	paths := foreign.PathsOf(input)
-	if pattern := input.Get("pattern").Str; q.Name == "Glob" && (strings.HasPrefix(pattern, "/") || strings.HasPrefix(pattern, "~") || strings.Contains(pattern, "..")) {
-		paths = nil // it looks elsewhere
+	if q.Name == "Glob" && leadsOut.MatchString(input.Get("pattern").Str) {
+		paths = nil
 	}
 	// What the program does not say enough of stays a tool of somebody else's.
 	switch q.Name {
