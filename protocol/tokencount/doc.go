@@ -36,8 +36,9 @@ func (r *Request) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Err says, for the client, why services may read another model out of what was written so far than Model; nil if
-// they may not. They read one JSON object in UTF-8, with at most one "model", and without escapes in the names at its top.
+// Err says, for the client, why services may read another model out of what was written so far than Model, or answer later
+// than in the answer that is counted ("background"); nil if they may not. They read one JSON object in UTF-8, with at most one "model", and
+// without escapes in the names at its top.
 func (r *Request) Err() error { return r.scanner.err }
 
 // Whole reports whether the object has ended. White space may follow.

@@ -47,6 +47,7 @@ type scanner struct {
 
 var (
 	errModels  = errors.New(`the request must name its model once, as "model"`)
+	errHidden  = errors.New("the request asks to be answered in the background, so that what it takes is not counted: leave \"background\" out")
 	errEscaped = errors.New("a name of a member at the top of the request has a backslash: write it without escapes")
 )
 
@@ -129,6 +130,9 @@ func (s *scanner) outsideString(p []byte) (n int) {
 		// A comment, a name without quotes or another encoding would be read in more than one way.
 		if c := p[n]; c != ' ' && c != '\t' && c != '\r' && c != '\n' && (s.depth == 0 || s.depth == 1 && !s.value || !inWord(c)) {
 			s.unexpected(c)
+		}
+		if p[n] == 't' && s.depth == 1 && s.nameLen >= 0 && bytes.EqualFold(s.name[:s.nameLen], []byte("background")) { // true
+			s.err = cmp.Or(s.err, errHidden)
 		}
 		n++
 	}

@@ -144,6 +144,7 @@ func TestRequestHasOnePrice(t *testing.T) {
 		{`{"model":"m",` + long + `,"Model":"big"}`, 400, twice},
 		{`{"model":"m",` + long + `,"\u006dodel":"big"}`, 400, escaped},
 		{`{"model":"m"}{"model":"big"}`, 400, noJSON + `unexpected \"{\""}}`},
+		{`{"model":"m",` + long + `,"background":true}`, 400, `{"error":{"type":"invalid_request_error","message":"the request asks to be answered in the background`},
 		{`{"model":"m","messages":[]`, 400, noJSON + `it has no end"}}`},
 		{`{` + long + `,"model":"big"}`, 402, unknown},
 		{`{"model":"big"}`, 402, unknown},
