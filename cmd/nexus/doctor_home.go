@@ -122,7 +122,7 @@ func (d *doctor) server(ctx context.Context, home string) {
 	d.app.Here(s.Port)
 	ctx, cancel := context.WithTimeout(ctx, serverPatience)
 	defer cancel()
-	const again = "nexus-rpc shutdown, and start it again; its log says more"
+	const again = "nexus-rpc shutdown, or kill its process if it does not answer, and start it again; its log says more"
 	c, err := d.app.Connect(ctx, false)
 	if err != nil {
 		d.add("server", isFail, again, "process %d, port %d: %v", s.PID, s.Port, err)

@@ -110,11 +110,11 @@ func listenHere(ctx context.Context, o serveOptions, home string) (net.Listener,
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return listener, err
 	}
+	if own, err := homelock.Find(home); err == nil && own.Runs && own.Port == o.port { // also if it does not answer
+		return nil, &cli.HomeLockedError{Home: home, PID: own.PID, Port: own.Port}
+	}
 	user := "another program uses"
 	if cli.Detect(ctx, o.port) {
-		if own, err := homelock.Find(home); err == nil && own.Runs && own.Port == o.port {
-			return nil, &cli.HomeLockedError{Home: home, PID: own.PID, Port: own.Port}
-		}
 		user = "the nexus server of another home listens on"
 	}
 	return nil, fmt.Errorf("%s port %d; choose another port, or 0 for a free one", user, o.port)

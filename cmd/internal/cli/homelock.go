@@ -22,9 +22,12 @@ func (e *HomeLockedError) Error() string {
 	if e.Port == 0 {
 		return fmt.Sprintf("another nexus server uses %s: stop it, or choose another --home", e.Home)
 	}
-	return fmt.Sprintf("another nexus server (process %d, port %d) uses %s: stop it with nexus-rpc --home %s shutdown, or choose another --home",
-		e.PID, e.Port, e.Home, e.Home)
+	return fmt.Sprintf("another nexus server (process %d, port %d) uses %s: stop it with nexus-rpc --home %s shutdown (if it does not answer, %s), or choose another --home",
+		e.PID, e.Port, e.Home, e.Home, kill(e.PID))
 }
+
+// kill is how to end a server that does not answer.
+func kill(pid int) string { return fmt.Sprintf("end it with kill %d, or kill -9 %[1]d if it stays", pid) }
 
 // HomeLock is a server's lock on its home.
 type HomeLock struct {

@@ -300,32 +300,41 @@ func (a *App) start(ctx context.Context, cfg *config.Config, before located) (lo
 		return located{}, &noServerError{fmt.Sprintf("no server on port %d, and none is started, as %s gives a key and a new server makes its own", a.Port, given)}
 	}
 	home := string(cfg.Home)
-	if before.Detection != client.NoServer {
-		port, err := freePortAfter(a.Port)
-		if err != nil {
-			return located{}, &noServerError{err.Error() + ": name a free one by --port"}
-		}
-		a.Port = port
-	}
 	switch last := before.home; {
 	case last.Copied:
 		a.note("%s is a copy of another home: its last server is not known", home)
 	case last.PID > 0 && !last.Runs:
 		a.note("the last server of %s (process %d) did not end by itself", home, last.PID)
 	}
-	started, failed := startServer(ctx, cfg, a.Port, a.Environ, a.ServeFlags)
-	if a.Started = failed == nil; a.Started {
-		a.note("started a server (process %d, port %d, log %s)", started.pid, a.Port, started.log)
-		ctx = context.WithoutCancel(ctx) // the caller has to know it, to end it
+	found := before
+	for range maxStarts {
+		if found.Detection != client.NoServer {
+			port, err := freePortAfter(a.Port)
+			if err != nil {
+				return located{}, &noServerError{err.Error() + ": name a free one by --port"}
+			}
+			a.Port = port
+		}
+		started, failed := startServer(ctx, cfg, a.Port, a.Environ, a.ServeFlags)
+		if a.Started = failed == nil; a.Started {
+			a.note("started a server (process %d, port %d, log %s)", started.pid, a.Port, started.log)
+			ctx = context.WithoutCancel(ctx) // the caller has to know it, to end it
+		}
+		// Somebody else may start one at the same time. One of this home: one of us gets the home, and both
+		// may use its server. One of another home: it may have got the port.
+		var err error
+		if found, err = a.locate(ctx, home); err == nil && found.Detection != client.NexusServer {
+			err = failed
+		}
+		if err != nil || a.Started || !a.displaced(found, cfg) {
+			return found, err
+		}
 	}
-	// Somebody else may start one at the same time: one of us gets the home, and both
-	// may use its server.
-	found, err := a.locate(ctx, home)
-	if err == nil && found.Detection != client.NexusServer {
-		err = failed
-	}
-	return found, err
+	return found, nil
 }
+
+// maxStarts is how many ports are tried, one after the other, while servers of other homes get each before ours.
+const maxStarts = 20
 
 // describe says what was found where a nexus server was wanted.
 func (t *target) describe(found located, home string) string {
@@ -337,6 +346,9 @@ func (t *target) describe(found located, home string) string {
 	case client.OtherService:
 		return what + " is no nexus server: name the port of one by --port" + t.orLeaveOut()
 	case client.Timeout:
+		if found.holds(t.Port) {
+			return fmt.Sprintf("%s does not answer: %s, and start it again", what, kill(found.home.PID))
+		}
 		return what + " does not answer"
 	default:
 		return fmt.Sprintf("no server on port %d%s", t.Port, t.advice(found, home))
