@@ -123,6 +123,18 @@ func (p *person) text() string {
 			return " "
 		}))
 	}
+	return strings.TrimRight(strings.Join(append(lines, p.rows()...), "\n"), "\n")
+}
+
+// shown is what is on the screen.
+func (p *person) shown() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Join(p.rows(), "\n")
+}
+
+// rows are those of the screen. The caller holds mu.
+func (p *person) rows() (lines []string) {
 	for y := range p.screen.Height() {
 		lines = append(lines, row(p.screen.Width(), func(x int) string {
 			if cell := p.screen.CellAt(x, y); cell != nil {
@@ -131,7 +143,14 @@ func (p *person) text() string {
 			return " "
 		}))
 	}
-	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
+	return lines
+}
+
+// written is all that the program has written.
+func (p *person) written() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.raw.String()
 }
 
 func row(width int, cell func(x int) string) string {
@@ -573,7 +592,8 @@ func TestHostileOutputAtATerminal(t *testing.T) {
 	}
 }
 
-// While the server is gone and asked again, the line of status does not say that the agent is at work.
+// While the server is gone and asked again, the line of status does not say that the agent is at work. What was typed
+// meanwhile is named at the end.
 func TestTheServerIsGone(t *testing.T) {
 	t.Parallel()
 	s := newLive(t, nil)
@@ -587,8 +607,9 @@ func TestTheServerIsGone(t *testing.T) {
 	}
 	_ = s.cmd.Wait()
 	p.sees("main · the server does not answer")
-	p.types("half typed")
-	p.sees("! the server has ended: nexus --resume starts one", "nexus: not sent: half typed")
+	p.types("echo first\recho second\rhalf typed")
+	p.sees("! the server has ended: nexus --resume starts one",
+		"nexus: perhaps not sent: echo first", "nexus: not sent: echo second", "nexus: not sent: half typed")
 	if err := p.leaves(); err == nil {
 		t.Error("it ended with status 0")
 	}

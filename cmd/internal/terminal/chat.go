@@ -7,6 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/tidwall/gjson"
+
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
@@ -28,8 +31,9 @@ type (
 	}
 	// sent says what came of a message that was sent.
 	sent struct {
-		agent, id string
-		err       error
+		agent, id        string
+		taken, cancelled bool // by the server; before or in its turn
+		err              error
 	}
 	// wants says that a call waits for an approval, and settled that it does so no more.
 	wants struct {
@@ -183,15 +187,26 @@ func (c *chat) detach(agent string) {
 	}
 }
 
-// send sends a message; sent tells what came of it.
-func (c *chat) send(agent, id, text, whenBusy string, attached *[]protocol.Attachment) {
-	p := api.SendParams{Content: text, RequestID: &id, WhenBusy: &whenBusy, Attachments: attached}
+// send sends a message; sent tells what came of it. The channel has nil once the server has taken the message, which
+// a stream says before the turn begins, and the error of the whole, or nil, in the end.
+func (c *chat) send(m message) <-chan error {
+	known := make(chan error, 2)
+	p := api.SendParams{Content: m.text, RequestID: &m.id, WhenBusy: &m.whenBusy, Attachments: m.attached}
 	c.goes(func() {
-		_, err := client.Do(c.ctx, c.c, agent, api.Send, p)
+		taken := false
+		result, err := c.c.CallStream(c.ctx, m.agent, api.Send.Name, p, func(jsontext.Value) error {
+			if !taken {
+				taken = true
+				known <- nil
+			}
+			return nil
+		})
+		known <- err
 		if c.ctx.Err() == nil {
-			c.tell(sent{agent, id, err})
+			c.tell(sent{m.agent, m.id, taken, gjson.GetBytes(result, "cancelled").Bool(), err})
 		}
 	})
+	return known
 }
 
 // later tells something after a while.

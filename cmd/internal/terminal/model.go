@@ -119,6 +119,13 @@ func (m *model) show(lines []string, more work) tea.Cmd {
 	return tea.Batch(m.print(), m.do(more))
 }
 
+// empty empties the screen: what is finished goes up into the scrollback, and what changes is drawn anew. What bubbletea
+// has for this erases no more than what changes, and moves the cursor beside what is printed.
+func (m *model) empty() tea.Cmd {
+	size := tea.WindowSizeMsg{Width: m.width, Height: m.height}
+	return tea.Batch(m.show(slices.Repeat([]string{" "}, m.height), nil), func() tea.Msg { return size })
+}
+
 // Update implements [tea.Model].
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	key, pressed := msg.(tea.KeyPressMsg)
@@ -161,11 +168,11 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 	case tick:
 		return m.ticking()
 	case cleared:
-		return tea.ClearScreen
+		return m.empty()
 	case completions:
 		m.complete(msg)
 		return nil
-	case happened, parted, sent, unsent, wants, ours, settled, used, said, made, overheard, arrived, stays, renamed, asks, lobby, failed, ended, resend, whispers:
+	case happened, parted, sent, unbegun, wants, ours, settled, used, said, made, overheard, arrived, stays, renamed, asks, lobby, failed, ended, resend, whispers:
 		return m.show(m.t.handle(msg))
 	}
 	var cmd tea.Cmd
@@ -215,7 +222,7 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	case "ctrl+o":
 		return m.show(m.t.shown.unfold(), nil)
 	case "ctrl+l":
-		return tea.ClearScreen
+		return m.empty()
 	case "ctrl+r":
 		m.search = &search{at: len(m.history.lines)}
 		return nil
@@ -350,7 +357,7 @@ func (m *model) draw() tea.View {
 	input := strings.Split(m.input.View(), "\n")
 	most := max(1, m.tallest()-len(below)-len(input))
 	above := m.t.shown.pending(most)
-	for _, q := range m.t.queued {
+	for _, q := range queuedFor(m.t) {
 		above = append(above, m.t.look().style(dim, ansi.Truncate("  queued: "+cli.Harmless(q.text, true), m.width, "…")))
 	}
 	above = append(above, m.asked()...)
@@ -420,7 +427,7 @@ func (t *talk) status() string {
 		}
 	}
 	parts = append(parts, t.used.told()...)
-	if n := len(t.queued); n > 0 {
+	if n := len(queuedFor(t)); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d queued", n))
 	}
 	if t.incarnation > 1 {

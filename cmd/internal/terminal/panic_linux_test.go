@@ -24,7 +24,7 @@ func TestPanicOfTheChat(t *testing.T) {
 	for name, breaks := range map[string]func(c *chat){
 		"approvals": func(c *chat) { c.approvals() },
 		"usage":     func(c *chat) { c.usage("a") },
-		"send":      func(c *chat) { c.send("a", "1", "hello", "queue", nil) },
+		"send":      func(c *chat) { c.send(message{agent: "a", id: "1", text: "hello", whenBusy: "queue"}) },
 		"follow":    func(c *chat) { c.attach("a", position{}) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -36,8 +36,8 @@ type (
 		created bool // by us, temporarily
 		info    about
 	}
-	// unsent is sent, a moment later: of a message whose turn was not told by then.
-	unsent sent
+	// unbegun is sent, a moment later: of a message whose turn was not told by then.
+	unbegun sent
 	// renamed says that the agent that is talked to has another name.
 	renamed arrived
 	// stays are lines about an agent that keeps its name.
@@ -78,7 +78,7 @@ type talk struct {
 	aside *aside // beginWhispering mode: the agent that is returned to; nil for none
 
 	shown    transcript
-	queued   []message         // ours that have not begun; the first one is on its way
+	queued   []message         // ours that have not begun; the first one for each agent is on its way
 	own      map[string]string // the texts of those whose turn was not told, by id
 	requests []wants           // those that the person is asked about
 	waiting  []wants           // those of others: as many as wait at the server
@@ -115,12 +115,12 @@ type aside struct {
 // maxAside is how many events of such an agent are kept.
 const maxAside = 10_000
 
-// message is one that waits for its turn. Only the first one is at the server, so that they come in
-// their order.
+// message is one that waits for its turn. Of those for one agent only the first one is at the server, so that
+// they come in their order.
 type message struct {
 	agent, id, text, whenBusy string
 	attached                  *[]protocol.Attachment
-	sent                      bool
+	known                     <-chan error // what is known of it, as chat.send says; nil before it is sent
 }
 
 func newTalk(ctx context.Context, c *client.Client, o Options, tell telling) *talk {
@@ -186,14 +186,10 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 			t.used = m
 		}
 	case sent:
-		t.chat.later(unsentPatience, unsent(m)) // its turn may not have been told yet
-	case unsent:
-		if t.waits(m.id) != nil {
-			t.forget(m.id)
-			if m.err != nil {
-				delete(t.own, m.id)
-				return []string{t.look().problem(cli.Harmless(m.err.Error(), true))}, nil
-			}
+		t.chat.later(unbegunPatience, unbegun(m)) // its turn may not have been told yet
+	case unbegun:
+		if q := t.forget(m.id); q != nil {
+			return q.unbegun(t, m), nil
 		}
 	case wants:
 		return nil, wait(t, m)
@@ -243,6 +239,11 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 
 // rename goes on with an agent under its other name.
 func rename(t *talk, m renamed) []string {
+	for i := range t.queued {
+		if q := &t.queued[i]; q.agent == t.moving {
+			q.agent = m.agent
+		}
+	}
 	t.moving = ""
 	m.lines = append(t.shown.flush(), m.lines...)
 	update := t.update
@@ -262,27 +263,25 @@ func toLobby(t *talk, m lobby) ([]string, work) {
 	return m, t.enterLobby
 }
 
-// unsentPatience is how long a message whose answer is there waits for its turn to be told.
-const unsentPatience = 200 * time.Millisecond
+// unbegunPatience is how long a message whose answer is there waits for its turn to be told.
+const unbegunPatience = 200 * time.Millisecond
 
-// waits is a message of ours that has not begun; nil for another.
-func (t *talk) waits(id string) *message {
+// forget drops a message of ours that waits no more, and sends the first one for each agent. It returns the message
+// that was dropped; nil if none waits under that id.
+func (t *talk) forget(id string) (dropped *message) {
+	if i := slices.IndexFunc(t.queued, func(m message) bool { return m.id == id }); i >= 0 {
+		dropped = new(t.queued[i])
+		t.queued = slices.Delete(t.queued, i, i+1)
+	}
+	behind := map[string]bool{} // the agents for which a message was seen
 	for i := range t.queued {
-		if t.queued[i].id == id {
-			return &t.queued[i]
+		m := &t.queued[i]
+		if m.known == nil && !behind[m.agent] {
+			m.known = t.chat.send(*m)
 		}
+		behind[m.agent] = true
 	}
-	return nil
-}
-
-// forget drops a message of ours that waits no more, and sends the next one.
-func (t *talk) forget(id string) {
-	t.queued = slices.DeleteFunc(t.queued, func(m message) bool { return m.id == id })
-	if len(t.queued) > 0 && !t.queued[0].sent {
-		m := &t.queued[0]
-		m.sent = true
-		t.chat.send(m.agent, m.id, m.text, m.whenBusy, m.attached)
-	}
+	return dropped
 }
 
 // happened takes an event of the agent.
@@ -337,7 +336,7 @@ func (t *talk) others(id string) work {
 					return overheard(t.look().asked("somebody", m.Content))
 				}
 			}
-			if ratelimit.Sleep(t.ctx, unsentPatience) != nil {
+			if ratelimit.Sleep(t.ctx, unbegunPatience) != nil {
 				break
 			}
 		}

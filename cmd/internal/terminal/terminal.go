@@ -75,6 +75,9 @@ func Run(ctx context.Context, c *client.Client, o Options) error {
 
 // end ends what the talk has begun, and says what stays.
 func end(t *talk) {
+	for _, line := range undelivered(t) {
+		fmt.Fprintln(t.o.Stderr, "nexus: "+cli.Harmless(line, false))
+	}
 	t.chat.close()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), endPatience)
 	defer cancel()
@@ -105,8 +108,8 @@ func drawn(ctx context.Context, c *client.Client, o Options) (*talk, error) {
 	program = NewProgram(m, k, o.Stdout, o.Environ)
 	t.chat.approvals()
 	err := program.Show(ctx)
-	for _, text := range m.unsent() {
-		fmt.Fprintln(o.Stderr, "nexus: not sent: "+cli.Harmless(text, false))
+	if err == nil {
+		m.keep()
 	}
 	return t, err
 }

@@ -1,10 +1,14 @@
 package terminal
 
 import (
+	"errors"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/protocol"
 )
@@ -32,23 +36,6 @@ func (t *talk) submit(text string, steer bool) (lines []string, more work) {
 	return nil, nil
 }
 
-// unsent is what was typed for a server that had ended before it got it.
-func (m *model) unsent() (texts []string) {
-	if !m.t.gone {
-		return nil
-	}
-	for _, q := range m.t.queued {
-		if !q.sent {
-			texts = append(texts, q.text)
-		}
-	}
-	m.release()
-	if text := m.input.Value(); strings.TrimSpace(text) != "" {
-		texts = append(texts, text)
-	}
-	return texts
-}
-
 func (t *talk) send(text string, steer bool, attached *[]protocol.Attachment) {
 	m := message{agent: t.agent, id: uuid.NewString(), text: text, whenBusy: "queue", attached: attached}
 	t.own[m.id] = text
@@ -59,6 +46,90 @@ func (t *talk) send(text string, steer bool, attached *[]protocol.Attachment) {
 		t.queued = append(t.queued, m)
 	}
 	t.forget("")
+}
+
+// keep takes what stands in the input, at the end of the talk, for a message that was not sent.
+func (m *model) keep() {
+	m.release()
+	if text := m.input.Value(); strings.TrimSpace(text) != "" {
+		m.t.queued = append(m.t.queued, message{text: text})
+	}
+}
+
+// queuedFor are the messages that wait for the agent that is talked to.
+func queuedFor(t *talk) (own []message) {
+	for _, m := range t.queued {
+		if m.agent == t.agent {
+			own = append(own, m)
+		}
+	}
+	return own
+}
+
+// unbegun says what came of a message that has had no turn.
+func (q *message) unbegun(t *talk, m unbegun) []string {
+	if !m.taken {
+		delete(t.own, q.id)
+	}
+	switch {
+	case m.err != nil:
+		return []string{t.look().problem(cli.Harmless(fate(q.text, m.taken, m.err), false))}
+	case m.cancelled:
+		return []string{t.look().note(cli.Harmless("cancelled: "+q.text, true))}
+	}
+	return nil
+}
+
+const (
+	notSent    = "not sent: "
+	perhapsNot = "perhaps not sent: "
+)
+
+// fate says of a message that came to nothing whether the server has had it, and why that is all.
+func fate(text string, taken bool, err error) string {
+	what := perhapsNot
+	if _, answered := errors.AsType[*client.RPCError](err); taken {
+		what = ""
+	} else if answered && client.KindOf(err) != api.KindNodeUnreachable { // another machine may have it
+		what = notSent
+	}
+	return what + text + ": " + err.Error()
+}
+
+// takenPatience bounds the wait for the server to take, at the end of a talk, what was just sent to it.
+const takenPatience = 5 * time.Second
+
+// undelivered says which messages the server does not have, or has but will not answer, as far as that is known.
+func undelivered(t *talk) (lines []string) {
+	patience := time.NewTimer(takenPatience)
+	defer patience.Stop()
+	for _, m := range t.queued {
+		switch {
+		case m.known == nil:
+			lines = append(lines, notSent+m.text)
+			continue
+		case t.gone: // also of one that it has taken nobody knows more
+			lines = append(lines, perhapsNot+m.text)
+			continue
+		}
+		select {
+		case err := <-m.known:
+			taken := err == nil
+			if taken {
+				select {
+				case err = <-m.known:
+				default: // it waits at the server, which goes on
+				}
+			}
+			if err != nil {
+				lines = append(lines, fate(m.text, taken, err))
+			}
+		case <-patience.C:
+			patience.Reset(0)
+			lines = append(lines, perhapsNot+m.text)
+		}
+	}
+	return lines
 }
 
 // answered takes the answer to a question.
@@ -87,17 +158,16 @@ func (t *talk) answered(q *question, text string) ([]string, work) {
 	return lines, nil
 }
 
-// interrupt cancels the running turn; false without one.
+// interrupt cancels the running turn of the agent that is talked to, or else its first message; false without any.
 func (t *talk) interrupt() (work, bool) {
-	id := t.shown.turn
-	if id == "" && len(t.queued) > 0 {
-		id = t.queued[0].id
-	}
-	if id == "" {
+	agent, id := t.agent, t.shown.turn
+	if id != "" {
+		t.shown.phase = "cancelling"
+	} else if waiting := queuedFor(t); len(waiting) > 0 {
+		id = waiting[0].id
+	} else {
 		return nil, false
 	}
-	t.shown.phase = "cancelling"
-	agent := t.agent
 	return func() any {
 		if err := t.chat.cancel(agent, id); err != nil {
 			return said{t.look().problem(cli.Harmless(err.Error(), true))}
