@@ -115,6 +115,24 @@ func TestQueuesOfTwoAgents(t *testing.T) {
 	}
 }
 
+// Messages that wait for an agent that is destroyed are named, and do not bring it back.
+func TestDestroyingWhatMessagesWaitFor(t *testing.T) {
+	t.Parallel()
+	s := newLive(t, nil)
+	s.call("/", "create_agent", `{"agent_id":"main"}`)
+	p := atTerminal(t, s.home, s.cwd, 80, "--connect="+s.url)
+	p.sees("main · offline")
+	p.types("sleep 600\r")
+	p.sees("calling sleep")
+	p.types("echo later\recho at last\r")
+	p.sees("queued: echo later", "2 queued")
+	p.types("/destroy\ry\r")
+	p.sees("destroyed main", "! not sent: echo at last", "· cancelled: echo later", "no agent")
+	if all := s.call("/", "list_agents", `{}`); gjson.Get(all, "result.agents.#").Int() != 0 {
+		t.Errorf("there is %s", all)
+	}
+}
+
 // A message that the server refuses, as it ends, is named with the reason.
 func TestAMessageThatIsRefused(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -187,20 +188,24 @@ func (c *chat) detach(agent string) {
 	}
 }
 
-// send sends a message; sent tells what came of it. The channel has nil once the server has taken the message, which
-// a stream says before the turn begins, and the error of the whole, or nil, in the end.
+// send sends a message, until a server is there; sent tells what came of it. The channel has nil once the server has
+// taken the message, which a stream says before the turn begins, and the error of the whole, or nil, in the end.
 func (c *chat) send(m message) <-chan error {
 	known := make(chan error, 2)
 	p := api.SendParams{Content: m.text, RequestID: &m.id, WhenBusy: &m.whenBusy, Attachments: m.attached}
 	c.goes(func() {
 		taken := false
-		result, err := c.c.CallStream(c.ctx, m.agent, api.Send.Name, p, func(jsontext.Value) error {
+		told := func(jsontext.Value) error {
 			if !taken {
 				taken = true
 				known <- nil
 			}
 			return nil
-		})
+		}
+		result, err := c.c.CallStream(c.ctx, m.agent, api.Send.Name, p, told)
+		for errors.Is(err, client.ErrNoServer) && ratelimit.Sleep(c.ctx, unbegunPatience) == nil {
+			result, err = c.c.CallStream(c.ctx, m.agent, api.Send.Name, p, told) // what comes next waits for this one
+		}
 		known <- err
 		if c.ctx.Err() == nil {
 			c.tell(sent{m.agent, m.id, taken, gjson.GetBytes(result, "cancelled").Bool(), err})

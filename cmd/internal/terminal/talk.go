@@ -239,11 +239,6 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 
 // rename goes on with an agent under its other name.
 func rename(t *talk, m renamed) []string {
-	for i := range t.queued {
-		if q := &t.queued[i]; q.agent == t.moving {
-			q.agent = m.agent
-		}
-	}
 	t.moving = ""
 	m.lines = append(t.shown.flush(), m.lines...)
 	update := t.update
@@ -255,6 +250,7 @@ func rename(t *talk, m renamed) []string {
 // toLobby leaves an agent that is gone: for the one beside which it was whispered to, or for the lobby.
 func toLobby(t *talk, m lobby) ([]string, work) {
 	t.moving = ""
+	m = append(m, strand(t)...)
 	if t.aside != nil {
 		lines, more := whisperOver(t, nil)
 		return append(m, lines...), more

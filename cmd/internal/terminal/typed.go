@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,6 +65,19 @@ func queuedFor(t *talk) (own []message) {
 		}
 	}
 	return own
+}
+
+// strand drops the messages that wait for the agent that is talked to, which is gone, and says so: they would bring it back.
+func strand(t *talk) (lines []string) {
+	t.queued = slices.DeleteFunc(t.queued, func(m message) bool {
+		waits := m.agent == t.agent && m.known == nil
+		if waits {
+			delete(t.own, m.id)
+			lines = append(lines, t.look().problem(cli.Harmless(notSent+m.text, false)))
+		}
+		return waits
+	})
+	return lines
 }
 
 // unbegun says what came of a message that has had no turn.

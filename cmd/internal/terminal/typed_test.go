@@ -1,15 +1,19 @@
 package terminal
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 
+	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/jsonrpc"
 )
 
 // drawnTalk is a talk to the agent a, at a terminal.
@@ -163,6 +167,30 @@ func TestTheEndAfterThatOfTheServer(t *testing.T) {
 	}
 	if lines := m.t.finish(); lines != nil {
 		t.Errorf("it says %q", lines)
+	}
+}
+
+// A message that comes to nothing is named once, with what is known of it.
+func TestMessagesThatComeToNothing(t *testing.T) {
+	refused := &client.RPCError{Message: "too many wait"}
+	unreached := &client.RPCError{Message: "is not reached", Data: jsonrpc.ErrorData{Type: string(api.KindNodeUnreachable)}}
+	for want, s := range map[string]sent{
+		"! not sent: hello: too many wait":          {err: refused},
+		"! perhaps not sent: hello: is not reached": {err: unreached},
+		"! perhaps not sent: hello: it broke":       {err: &client.ConnError{Err: errors.New("it broke")}},
+		"! hello: it broke":                         {taken: true, err: &client.ConnError{Err: errors.New("it broke")}},
+		"· cancelled: hello":                        {taken: true, cancelled: true},
+		"":                                          {taken: true},
+	} {
+		m := drawnTalk(t)
+		s.agent, s.id = "a", "1"
+		m.t.queued = []message{{agent: "a", id: "1", text: "hello", known: make(chan error)}}
+		if lines, _ := m.t.handle(unbegun(s)); ansi.Strip(strings.Join(lines, "\n")) != want || len(m.t.queued) != 0 {
+			t.Errorf("%+v: it says %q, and %d wait", s, lines, len(m.t.queued))
+		}
+		if lines, _ := m.t.handle(unbegun(s)); lines != nil {
+			t.Errorf("%+v: of one that waits no more it says %q", s, lines)
+		}
 	}
 }
 
