@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -115,35 +116,41 @@ const takenPatience = 5 * time.Second
 
 // undelivered says which messages the server does not have, or has but will not answer, as far as that is known.
 func undelivered(t *talk) (lines []string) {
-	patience := time.NewTimer(takenPatience)
-	defer patience.Stop()
+	ctx, cancel := context.WithTimeoutCause(t.ctx, takenPatience, errors.New("the server does not answer"))
+	defer cancel()
 	for _, m := range t.queued {
 		switch {
 		case m.known == nil:
 			lines = append(lines, notSent+m.text)
-			continue
 		case t.gone: // also of one that it has taken nobody knows more
 			lines = append(lines, perhapsNot+m.text)
-			continue
-		}
-		select {
-		case err := <-m.known:
-			taken := err == nil
-			if taken {
-				select {
-				case err = <-m.known:
-				default: // it waits at the server, which goes on
-				}
-			}
-			if err != nil {
+		default:
+			if taken, err := m.outcome(ctx); err != nil {
 				lines = append(lines, fate(m.text, taken, err))
 			}
-		case <-patience.C:
-			patience.Reset(0)
-			lines = append(lines, perhapsNot+m.text)
 		}
 	}
 	return lines
+}
+
+// outcome is what is known by the end of ctx of a message that was sent: of one that waits at the server, that it was taken.
+func (m *message) outcome(ctx context.Context) (taken bool, err error) {
+	select {
+	case err = <-m.known:
+	default:
+		select {
+		case err = <-m.known:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	if taken = err == nil; taken {
+		select {
+		case err = <-m.known:
+		default:
+		}
+	}
+	return taken, err
 }
 
 // answered takes the answer to a question.

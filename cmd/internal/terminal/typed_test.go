@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -192,6 +194,36 @@ func TestMessagesThatComeToNothing(t *testing.T) {
 			t.Errorf("%+v: of one that waits no more it says %q", s, lines)
 		}
 	}
+}
+
+// At the end of a talk the server has a while to take what was just sent, once for all messages; what is known counts
+// however long another message was waited for.
+func TestTheEndWithMessagesUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := drawnTalk(t)
+		sent := func(agent string, known ...error) message {
+			told := make(chan error, 2)
+			for _, err := range known {
+				told <- err
+			}
+			return message{agent: agent, text: agent, known: told}
+		}
+		told := make(chan error, 2)
+		late := message{agent: "late", text: "late", known: told}
+		time.AfterFunc(takenPatience/2, func() { told <- nil })
+		m.t.queued = []message{
+			late, sent("taken", nil), sent("refused", &client.RPCError{Message: "too many wait"}), sent("stuck"), sent("stuck too"),
+			sent("taken, too", nil), sent("cancelled", nil, &client.RPCError{Message: "it ends"}), {agent: "taken", text: "waits"},
+		}
+		began := time.Now()
+		want := []string{
+			"not sent: refused: too many wait", "perhaps not sent: stuck: the server does not answer", "perhaps not sent: stuck too: the server does not answer",
+			"cancelled: it ends", "not sent: waits",
+		}
+		if lines := undelivered(m.t); !slices.Equal(lines, want) || time.Since(began) != takenPatience {
+			t.Errorf("after %v it says %q", time.Since(began), lines)
+		}
+	})
 }
 
 // Ctrl-C ends a marked text whose end does not come, and is Ctrl-C otherwise.
