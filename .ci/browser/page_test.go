@@ -186,6 +186,41 @@ func TestApprovals(t *testing.T) {
 	b.clean()
 }
 
+// All that somebody decides by is shown: what a program reads as well as the command, and a command that
+// is in no input.
+func TestApprovalsShowAll(t *testing.T) {
+	dir := t.TempDir()
+	scenario := filepath.Join(dir, "scenario.json")
+	if err := os.WriteFile(scenario, []byte(`{"turns":[
+		{"match":"first","steps":[{"tool":{"name":"shell","input":{"command":"python3 - --check","stdin":"import os","terminal":true}}},{"text":"ok"}]},
+		{"match":"second","steps":[{"tool":{"name":"mcp_docs_connect","input":{}}},{"text":"ok"}]},
+		{"match":"third","steps":[{"tool":{"name":"job_start","input":{"command":"make all"}}},{"text":"ok"}]}],"after":"offline"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, ".nexus3"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, ".nexus3", "mcp.json"), []byte(`{"mcpServers":{"docs":{"command":"cat","env":{"A":"b"}}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, filepath.Join(dir, "home"), "0", "--scenario", scenario)
+	s.rpc("/", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"careful","approvals":"ask","cwd":%q}}`, dir))
+	b := open(t, s.url+"/")
+	b.enter(s)
+	b.click("#rows button")
+	for _, step := range []struct{ say, want string }{
+		{"first", `python3 - --check|{\n "stdin": "import os",\n "terminal": true\n}`}, {"second", "A=b cat"}, {"third", "make all"},
+	} {
+		b.write("#message", step.say+"\r")
+		b.until(visible("#asked"))
+		b.until(fmt.Sprintf(`[...document.querySelectorAll("#asked-list pre")].map((e) => e.textContent).join("|") === %q`, step.want))
+		b.press("asked-list", "Deny")
+		b.until("!" + visible("#asked"))
+		b.until(`document.querySelectorAll("#talk li.running").length === 0`)
+	}
+	b.clean()
+}
+
 // Whatever agents say is shown as text, wherever it is shown.
 func TestHostileText(t *testing.T) {
 	const bad = `<img src=x onerror="document.title='ran'"><script>document.title='ran'</script>`

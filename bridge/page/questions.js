@@ -42,8 +42,15 @@ $("asked-more").addEventListener("click", () => {
   fill();
 });
 
+// contents are all that somebody decides by, as nexus approvals has it: the command, which may stand in
+// no input, and the input, without the command if that is the same.
+function contents({ command, input }) {
+  if (!command) return [JSON.stringify(input, null, 1)];
+  const rest = JSON.stringify(input?.command === command ? { ...input, command: undefined } : input, null, 1);
+  return rest === "{}" ? [command] : [command, rest];
+}
+
 function newCard(name, agent, question) {
-  const what = question.command ?? JSON.stringify(question.input, null, 1);
   const where = (question.paths ?? []).join(", ");
   const until = new Date(question.deadline);
   const error = make("p", { class: "error", role: "alert" });
@@ -54,7 +61,7 @@ function newCard(name, agent, question) {
   });
   const li = make("li", {},
     make("p", {}, make("strong", {}, `${agent}: ${plain(question.summary)}`)),
-    make("pre", {}, plain(what)),
+    ...contents(question).map((text) => make("pre", {}, plain(text))),
     make("p", { class: "quiet" }, plain(`${question.tool_name}, ${question.action}${where && " in " + where}. ${question.reason}`)),
     make("p", { class: "quiet" }, isNaN(until) ? "" : `Denied by itself at ${until.toLocaleTimeString()}.`),
     error, make("div", { class: "row acts" }, ...buttons));

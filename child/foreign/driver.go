@@ -155,6 +155,16 @@ type Question struct {
 	Options []protocol.PermissionOption
 }
 
+// Change makes of q a question about a change of files. Where the program does not say of which, a yes for the session
+// would be for any: then there is one for this once alone.
+func (q *Question) Change(paths []string) {
+	if q.Paths = paths; len(paths) > 0 {
+		q.Action = protocol.ActionWrite
+		return
+	}
+	q.Options = slices.DeleteFunc(q.Options, func(o protocol.PermissionOption) bool { return o.Kind == protocol.AllowSession })
+}
+
 // Choose is the option for an answer: the one that it names, if that is of its kind, else the first of the
 // kinds that suit, nil if there is none. What was allowed for the session, nexus remembers itself, so the
 // program is told to go on this once: it asks again, and what is revoked meanwhile is.

@@ -70,20 +70,15 @@ func (s Server) commandLine() string {
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		words = append(words, name+"="+shellword.Quote(s.Env[name]))
 	}
-	if strings.Contains(s.Command, "=") {
-		words = append(words, shellword.Always(s.Command)) // else it looks like a variable, and the next word like the program
-	} else {
-		words = append(words, shellword.Quote(s.Command))
-	}
-	for _, arg := range s.Args {
-		words = append(words, shellword.Quote(arg))
-	}
-	line := strings.Join(words, " ")
+	line := strings.Join(append(words, s.program()), " ")
 	if s.Cwd != "" {
 		line = "cd " + shellword.Quote(s.Cwd) + " && " + line
 	}
 	return line
 }
+
+// program is the server's program and its arguments, in words of a shell.
+func (s Server) program() string { return shellword.Join(append([]string{s.Command}, s.Args...)...) }
 
 // newServer makes a checked entry into a Server.
 func newServer(e mcpfile.Entry, name string, project bool, getenv func(string) (string, bool)) Server {

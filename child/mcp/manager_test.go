@@ -242,12 +242,18 @@ func TestProjectIsAskedAboutAgain(t *testing.T) {
 // TestApprovalShowsWhatRuns has names in a project's file that read like something else: a
 // program like the value of a variable, and a server like the end of the sentence.
 func TestApprovalShowsWhatRuns(t *testing.T) {
-	m := manage(t, mcp.Options{Servers: []mcp.Server{{Name: "x of this project: ls #", Project: true, Command: "A=b/c", Args: []string{"ls"}}}})
-	m.Prepare(t.Context())
 	const line = `'A=b/c' ls`
-	scope, err := m.Tools()[0].(tool.Scoped).Scope(input(t))
-	if err != nil || scope.Command != line || scope.Summary != "start the MCP server 'x of this project: ls #' of this project: "+line {
-		t.Errorf("scope %+v, %v", scope, err)
+	for before, env := range map[string]string{"": "", "A=" + strings.Repeat("x", 400) + " ": strings.Repeat("x", 400)} {
+		server := mcp.Server{Name: "x of this project: ls #", Project: true, Command: "A=b/c", Args: []string{"ls"}}
+		if env != "" { // which would fill the summary
+			server.Env = map[string]string{"A": env}
+		}
+		m := manage(t, mcp.Options{Servers: []mcp.Server{server}})
+		m.Prepare(t.Context())
+		scope, err := m.Tools()[0].(tool.Scoped).Scope(input(t))
+		if err != nil || scope.Command != before+line || scope.Summary != "run: "+line+", as the MCP server 'x of this project: ls #' of this project" {
+			t.Errorf("scope %+v, %v", scope, err)
+		}
 	}
 }
 

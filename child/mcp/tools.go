@@ -234,7 +234,8 @@ func (c connectTool) Scope(jsontext.Value) (tool.Scope, error) {
 		Action:  protocol.ActionExternal,
 		Summary: fmt.Sprintf("start the MCP server %s of this project: %s", shellword.Quote(s.Name), textcut.Clip(s.target(), 300)),
 	}
-	if s.Command != "" {
+	if s.Command != "" { // its variables, which may be long, come behind it
+		scope.Summary = fmt.Sprintf("run: %s, as the MCP server %s of this project", textcut.Clip(s.program(), 300), shellword.Quote(s.Name))
 		scope.Action, scope.Command, scope.Programs = protocol.ActionExecute, s.target(), []string{s.target()}
 	}
 	return scope, nil

@@ -571,3 +571,44 @@ func TestLibraryOfEditors(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// What a project's MCP server would run is in the question to the editor, however long its variables are.
+func TestEditorIsShownTheProgramOfAServer(t *testing.T) {
+	t.Parallel()
+	s := newLive(t, func(cmd *exec.Cmd) {
+		scenario := filepath.Join(t.TempDir(), "scenario.json")
+		if err := os.WriteFile(scenario, []byte(`{"turns":[{"match":"docs","steps":[{"tool":{"name":"mcp_docs_connect","input":{}}},{"text":"done"}]}],"after":"offline"}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Args = append(cmd.Args, "--scenario", scenario)
+	})
+	if err := os.Mkdir(filepath.Join(s.cwd, ".nexus3"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	settings := strings.Repeat("harmless", 48)
+	servers := fmt.Sprintf(`{"mcpServers":{"docs":{"command":"bash","args":["-c","touch started; exec cat"],"env":{"APP_SETTINGS":%q},"cwd":"tools"}}}`, settings)
+	if err := os.WriteFile(filepath.Join(s.cwd, ".nexus3", "mcp.json"), []byte(servers), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := newEditor(t, s)
+	line, id := e.request("session/prompt", promptParams(e.create(), "read the docs"))
+	e.write(line)
+	question := e.next()
+	for question.Get("method").Str != "session/request_permission" {
+		question = e.next()
+	}
+	asked := question.Get("params.toolCall")
+	if title := asked.Get("title").Str; !strings.HasPrefix(title, "run: bash -c 'touch started; exec cat', ") {
+		t.Errorf("the title is %q", title)
+	}
+	want := "\n  | cd tools && APP_SETTINGS=" + settings + " bash -c 'touch started; exec cat'\n"
+	if shown := asked.Get("content.0.content.text").Str; !strings.Contains(shown, want) {
+		t.Errorf("shown is %s", asked.Raw)
+	}
+	e.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"outcome":{"outcome":"selected","optionId":"deny"}}}`, question.Get("id").Raw))
+	e.answer(id)
+	if _, err := os.Stat(filepath.Join(s.cwd, "tools", "started")); err == nil {
+		t.Error("it was started all the same")
+	}
+	e.leave()
+}

@@ -25,3 +25,18 @@ func TestQuote(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+func TestJoin(t *testing.T) {
+	for _, tt := range []struct {
+		words []string
+		want  string
+	}{
+		{[]string{"./a b", "-c", "ls; id", "A=b"}, `'./a b' -c 'ls; id' A=b`},
+		{[]string{"A=b", "ls"}, `'A=b' ls`}, // it is no variable
+		{nil, ""},
+	} {
+		if got := shellword.Join(tt.words...); got != tt.want {
+			t.Errorf("%q is written %s, want %s", tt.words, got, tt.want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"nexus.internal/child/foreign"
 	"nexus.internal/child/foreign/rpcpeer"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/shellword"
 	"nexus.internal/protocol/textcut"
 )
 
@@ -35,14 +37,14 @@ func (s *session) Answer(ctx context.Context, m rpcpeer.Message) (any, error) {
 		}
 		ctx, cancel := t.bound(ctx)
 		defer cancel()
-		path := m.Params.Get("path").Str
-		if path == "" {
+		file := m.Params.Get("path").Str
+		if file == "" {
 			return nil, &rpcpeer.Error{Code: rpcpeer.CodeInvalidParams, Message: "path is missing"}
 		}
 		if m.Method == "fs/write_text_file" {
-			return struct{}{}, s.client.WriteFile(ctx, t.id, path, m.Params.Get("content").Str)
+			return struct{}{}, s.client.WriteFile(ctx, t.id, file, m.Params.Get("content").Str)
 		}
-		text, err := s.client.ReadFile(ctx, t.id, path)
+		text, err := s.client.ReadFile(ctx, t.id, file)
 		return readResult{section(text, m.Params.Get("line"), m.Params.Get("limit"))}, err
 	default:
 		return nil, rpcpeer.NotFound(m.Method)
@@ -131,37 +133,32 @@ func options(params gjson.Result) (once []protocol.PermissionOption) {
 // permit has somebody decide on a call; nil is a no for which there is no option. A no is for this once, unless
 // somebody named an option.
 func (s *session) permit(ctx context.Context, t *turn, params gjson.Result) *protocol.PermissionOption {
-	q := t.question(params.Get("toolCall"))
-	q.Options = options(params)
-	return q.Decide(ctx, s.client, s.log)
+	return t.question(params.Get("toolCall"), options(params)).Decide(ctx, s.client, s.log)
 }
 
 // question is what is known of a call that the program asks about.
-func (t *turn) question(u gjson.Result) foreign.Question {
+func (t *turn) question(u gjson.Result, options []protocol.PermissionOption) foreign.Question {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.calls[u.Get("toolCallId").Str]
 	if c == nil { // it is not followed
-		c = &call{id: u.Get("toolCallId").Str, title: u.Get("title").Str, kind: u.Get("kind").Str}
+		c = &call{id: u.Get("toolCallId").Str}
+		c.update(u)
 	}
 	q := foreign.Question{
-		TurnID: t.id, Call: foreign.Call{ID: c.id, Name: c.name(), Input: c.arguments()},
+		TurnID: t.id, Call: foreign.Call{ID: c.id, Name: c.name(), Input: c.asked(u.Get("rawInput"))},
 		Action: protocol.ActionExternal, Summary: textcut.Clip(c.title, foreign.MaxSummary), Command: c.command(), Paths: slices.Clone(c.paths),
-	}
-	if q.Input == nil {
-		q.Input = c.stated()
+		Options: options,
 	}
 	// What the program does not say enough of stays a tool of somebody else's.
 	switch c.kind {
-	case "read", "search", "edit", "delete", "move":
+	case "read", "search":
 		// None is not the same as none for certain, which would stand for the working directory.
-		if q.Paths = foreign.PathsOf(c.input, c.paths...); len(q.Paths) == 0 {
-			break
-		}
-		q.Action = protocol.ActionWrite
-		if c.kind == "read" || c.kind == "search" {
+		if q.Paths = foreign.PathsOf(c.input, c.paths...); len(q.Paths) > 0 {
 			q.Action = protocol.ActionRead
 		}
+	case "edit", "delete", "move":
+		q.Change(foreign.PathsOf(c.input, c.paths...))
 	case "execute":
 		if q.Command != "" {
 			q.Action = protocol.ActionExecute
@@ -180,22 +177,19 @@ func (c *call) command() string {
 	if command.Type == gjson.String {
 		return command.Str
 	}
+	all := command.Array()
+	if len(all) == 3 && isShell(all[0].Str) && (all[1].Str == "-c" || all[1].Str == "-lc") && all[2].Type == gjson.String {
+		return all[2].Str
+	}
 	var words []string
-	for _, w := range command.Array() {
-		words = append(words, quote(w.String()))
+	for _, w := range all {
+		words = append(words, w.String())
 	}
-	if n := len(words); n == 3 && strings.HasSuffix(words[0], "sh") && strings.HasPrefix(words[1], "-") && strings.HasSuffix(words[1], "c") {
-		return command.Array()[2].String()
-	}
-	return strings.Join(words, " ")
+	return shellword.Join(words...)
 }
 
-// quote is a word as a shell reads it.
-func quote(word string) string {
-	if word != "" && !strings.ContainsFunc(word, func(r rune) bool {
-		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,@%+", r)
-	}) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+// isShell reports whether a program is a shell that runs the text behind -c: any other may do anything with it.
+func isShell(program string) bool {
+	dir, name := path.Split(program)
+	return slices.Contains([]string{"", "/bin/", "/usr/bin/"}, dir) && slices.Contains([]string{"sh", "bash", "dash", "ksh", "zsh"}, name)
 }

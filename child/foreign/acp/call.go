@@ -41,7 +41,7 @@ func (t *turn) call(u gjson.Result) {
 	}
 	told := foreign.Call{ID: c.id, Name: c.name(), Input: c.arguments()}
 	if ended && !c.named {
-		told.Input = c.stated()
+		told.Input = c.stated(nil, "")
 	}
 	c.named = c.named || told.Input != nil
 	t.sink.Call(told)
@@ -72,6 +72,13 @@ func (t *turn) merge(u gjson.Result) (c *call, ended bool) {
 		c = &call{id: id}
 		t.calls[id] = c
 	}
+	c.update(u)
+	status := u.Get("status").Str
+	return c, status == "completed" || status == "failed"
+}
+
+// update takes what an update says.
+func (c *call) update(u gjson.Result) {
 	c.kind = cmp.Or(u.Get("kind").Str, c.kind)
 	c.title = cmp.Or(u.Get("title").Str, c.title)
 	if input := u.Get("rawInput"); input.IsObject() && input.Raw != "{}" {
@@ -88,8 +95,6 @@ func (t *turn) merge(u gjson.Result) (c *call, ended bool) {
 			c.addPath(p.Get("path").Str)
 		}
 	}
-	status := u.Get("status").Str
-	return c, status == "completed" || status == "failed"
 }
 
 func (c *call) addPath(path string) {
@@ -109,14 +114,29 @@ func (c *call) arguments() jsontext.Value {
 	return jsontext.Value(c.input.Raw)
 }
 
-// stated is what the program says in the place of an input.
-func (c *call) stated() jsontext.Value {
+// asked is what a question about the call shows: its input, and all that the program says beside it, as the change of
+// a file. raw is the question's own input, which may be no object.
+func (c *call) asked(raw gjson.Result) jsontext.Value {
+	input, content := c.arguments(), c.text()
+	switch {
+	case raw.Type != gjson.Null && !raw.IsObject():
+		input = jsontext.Value(raw.Raw)
+	case input != nil && content == "":
+		return input
+	}
+	return c.stated(input, content)
+}
+
+// stated is what the program says of a call; input may be nil.
+func (c *call) stated(input jsontext.Value, content string) jsontext.Value {
 	value, err := json.Marshal(struct {
-		Title string   `json:"title"`
-		Paths []string `json:"paths,omitempty"`
-	}{strings.ToValidUTF8(c.title, "\uFFFD"), c.paths})
+		Title   string         `json:"title"`
+		Paths   []string       `json:"paths,omitempty"`
+		Input   jsontext.Value `json:"input,omitzero"`
+		Content string         `json:"content,omitempty"`
+	}{strings.ToValidUTF8(c.title, "\uFFFD"), c.paths, input, strings.ToValidUTF8(content, "\uFFFD")})
 	if err != nil {
-		return nil
+		return input
 	}
 	return value
 }

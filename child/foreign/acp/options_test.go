@@ -2,6 +2,7 @@ package acp
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,7 +33,7 @@ func TestPathsOfAQuestion(t *testing.T) {
 		turn := &turn{calls: map[string]*call{}}
 		told := gjson.Parse(`{"toolCallId":"1",` + tt.call + `}`)
 		turn.merge(told)
-		if q := turn.question(told); q.Action != tt.action || !cmp.Equal(q.Paths, tt.paths) {
+		if q := turn.question(told, nil); q.Action != tt.action || !cmp.Equal(q.Paths, tt.paths) {
 			t.Errorf("%.90s: got %s of %q, want %s of %q", tt.call, q.Action, q.Paths, tt.action, tt.paths)
 		}
 	}
@@ -55,5 +56,59 @@ func TestOptions(t *testing.T) {
 	}
 	if got[0].ID != "no" || got[1].ID != "yes" || len(got[1].Name) > maxOption || got[len(got)-1].ID != "never" {
 		t.Errorf("got %+v, %d bytes of a name, and %+v at the end", got[0], len(got[1].Name), got[len(got)-1])
+	}
+}
+
+// What a question calls its command is what runs: only the text behind the -c of a shell stands for the whole.
+func TestCommandOfAQuestion(t *testing.T) {
+	for command, want := range map[string]string{
+		`"ls -l"`:                       "ls -l",
+		`["ls","a b"]`:                  "ls 'a b'",
+		`["bash","-lc","ls; id"]`:       "ls; id",
+		`["/bin/sh","-c","ls"]`:         "ls",
+		`["/usr/bin/zsh","-c","ls"]`:    "ls",
+		`["./evil.sh","-c","ls"]`:       "./evil.sh -c ls",
+		`["/tmp/bash","-c","ls"]`:       "/tmp/bash -c ls",
+		`["refresh","-c","ls"]`:         "refresh -c ls",
+		`["bash","--norc","ls"]`:        "bash --norc ls",
+		`["bash","-xc","ls"]`:           "bash -xc ls",
+		`["bash","-c","ls","x; y"]`:     "bash -c ls 'x; y'",
+		`["A=b","ls"]`:                  "'A=b' ls",
+		`["bash","-c",{"text":"a\"b"}]`: `bash -c '{"text":"a\"b"}'`,
+		`{"program":"ls"}`:              `'{"program":"ls"}'`,
+		`null`:                          "",
+	} {
+		c := call{input: gjson.Parse(`{"command":` + command + `}`)}
+		if got := c.command(); got != want {
+			t.Errorf("%s is shown as %q, want %q", command, got, want)
+		}
+	}
+}
+
+// A question has all that the program says of the call: its input, and beside it the change of a file. A change of no
+// file that is named is allowed once alone.
+func TestInputOfAQuestion(t *testing.T) {
+	const diff = `"content":[{"type":"diff","path":"/w/a","oldText":"one\ntwo\n","newText":"one\nthree\n"}]`
+	always := []protocol.PermissionOption{{ID: "once", Kind: protocol.AllowOnce}, {ID: "always", Kind: protocol.AllowSession}}
+	for _, tt := range []struct {
+		told, want string
+		options    int
+	}{
+		{`"kind":"execute","title":"t","rawInput":{"command":"ls"}`, `{"command":"ls"}`, 2},
+		{`"kind":"edit","title":"Edit a",` + diff, `{"title":"Edit a","paths":["/w/a"],"content":"/w/a\n- two\n+ three"}`, 2},
+		{`"kind":"edit","title":"t","rawInput":{"path":"/w/a"},` + diff, `{"title":"t","paths":["/w/a"],"input":{"path":"/w/a"},"content":"/w/a\n- two\n+ three"}`, 2},
+		{`"kind":"switch_mode","title":"t","content":[{"type":"content","content":{"type":"text","text":"the plan"}}]`, `{"title":"t","content":"the plan"}`, 2},
+		{`"kind":"other","title":"t","rawInput":["rm","/w"]`, `{"title":"t","input":["rm","/w"]}`, 2},
+		{`"kind":"edit","title":"Edit something"`, `{"title":"Edit something"}`, 1},
+	} {
+		told := gjson.Parse(`{"toolCallId":"1",` + tt.told + `}`)
+		followed := &turn{calls: map[string]*call{}}
+		followed.merge(told)
+		for _, turn := range []*turn{followed, {}} { // and one that has too many calls to follow
+			q := turn.question(told, slices.Clone(always))
+			if string(q.Input) != tt.want || len(q.Options) != tt.options {
+				t.Errorf("%s: got %s and %d options, want %s and %d", tt.told, q.Input, len(q.Options), tt.want, tt.options)
+			}
+		}
 	}
 }

@@ -159,6 +159,13 @@ func question(turnID string, r gjson.Result) foreign.Question {
 	if q.Name == "Glob" && leadsOut.MatchString(input.Get("pattern").Str) {
 		paths = nil
 	}
+	q.Options = []protocol.PermissionOption{{ID: optionAllow, Name: "Allow once", Kind: protocol.AllowOnce}}
+	if len(suggested(r.Get("permission_suggestions"))) > 0 {
+		q.Options = append(q.Options, protocol.PermissionOption{
+			ID: optionSession, Name: "Allow, and what is like it for the session", Kind: protocol.AllowSession,
+		})
+	}
+	q.Options = append(q.Options, protocol.PermissionOption{ID: optionDeny, Name: "Deny", Kind: protocol.Deny})
 	// What the program does not say enough of stays a tool of somebody else's.
 	switch q.Name {
 	case "Bash":
@@ -170,9 +177,7 @@ func question(turnID string, r gjson.Result) foreign.Question {
 			q.Action, q.Paths = protocol.ActionRead, paths
 		}
 	case "Write", "Edit", "MultiEdit", "NotebookEdit":
-		if len(paths) > 0 {
-			q.Action, q.Paths = protocol.ActionWrite, paths
-		}
+		q.Change(paths)
 	case "WebFetch":
 		if at, err := url.Parse(input.Get("url").Str); err == nil && at.Hostname() != "" {
 			q.Action, q.Hosts = protocol.ActionFetch, []string{strings.ToLower(at.Hostname())}
@@ -180,12 +185,5 @@ func question(turnID string, r gjson.Result) foreign.Question {
 	}
 	about := cmp.Or(q.Command, strings.Join(paths, " "), input.Get("url").Str, r.Get("description").Str)
 	q.Summary = textcut.Clip(strings.TrimSpace(q.Name+" "+about), foreign.MaxSummary)
-	q.Options = []protocol.PermissionOption{{ID: optionAllow, Name: "Allow once", Kind: protocol.AllowOnce}}
-	if len(suggested(r.Get("permission_suggestions"))) > 0 {
-		q.Options = append(q.Options, protocol.PermissionOption{
-			ID: optionSession, Name: "Allow, and what is like it for the session", Kind: protocol.AllowSession,
-		})
-	}
-	q.Options = append(q.Options, protocol.PermissionOption{ID: optionDeny, Name: "Deny", Kind: protocol.Deny})
 	return q
 }

@@ -3,6 +3,7 @@ package codex
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -75,24 +76,18 @@ func (t *turn) question(m rpcpeer.Message) foreign.Question {
 	}
 	if m.Method == "item/fileChange/requestApproval" {
 		q.Name = "fileChange"
+		var paths []string
 		for _, c := range changes(item) {
-			for _, path := range []string{c.Path, c.To} {
-				if path != "" {
-					q.Paths = append(q.Paths, path)
-				}
-			}
+			paths = append(paths, c.Path, c.To)
 		}
-		if root := m.Params.Get("grantRoot").Str; root != "" {
-			q.Paths = append(q.Paths, root)
-		}
-		if len(q.Paths) > 0 { // none would stand for the working directory
-			q.Action = protocol.ActionWrite
-		}
+		paths = append(paths, m.Params.Get("grantRoot").Str)
+		q.Change(slices.DeleteFunc(paths, func(path string) bool { return path == "" }))
 		return q
 	}
 	q.Name = "commandExecution"
 	q.Command = cmp.Or(m.Params.Get("command").Str, item.Get("command").Str)
 	if host := m.Params.Get("networkApprovalContext.host").Str; host != "" {
+		q.Input = contact(host, q.Input)
 		q.Action, q.Hosts = protocol.ActionFetch, []string{strings.ToLower(host)}
 		return q
 	}

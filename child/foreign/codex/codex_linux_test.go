@@ -174,7 +174,7 @@ func TestCalls(t *testing.T) {
 		protocol.ToolcallOutputDelta{ToolID: "call-1", Delta: "out"},
 		protocol.ToolcallResult{ToolID: "call-1", Result: "out\nexit status 3", IsError: true},
 		protocol.ToolcallStart{ToolID: "call-1-edit", ToolName: "fileChange"},
-		protocol.ToolcallInput{ToolID: "call-1-edit", Input: []byte(`{"changes":[{"path":"/a","kind":"update"}]}`)},
+		protocol.ToolcallInput{ToolID: "call-1-edit", Input: []byte(`{"changes":[{"path":"/a","kind":"update","diff":"-two\n+three"}]}`)},
 		protocol.ToolcallResult{ToolID: "call-1-edit", Result: "update /a\n-two\n+three"},
 	}
 	if diff := cmp.Diff(want, said.All[2:]); diff != "" {

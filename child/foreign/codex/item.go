@@ -27,11 +27,12 @@ type change struct {
 	Path string `json:"path"`
 	Kind string `json:"kind"`
 	To   string `json:"to,omitempty"` // of a file that is moved
+	Diff string `json:"diff,omitempty"`
 }
 
 func changes(item gjson.Result) (all []change) {
 	for _, c := range item.Get("changes").Array() {
-		all = append(all, change{c.Get("path").Str, c.Get("kind.type").Str, c.Get("kind.move_path").Str})
+		all = append(all, change{c.Get("path").Str, c.Get("kind.type").Str, c.Get("kind.move_path").Str, c.Get("diff").Str})
 	}
 	return all
 }
@@ -67,6 +68,18 @@ func arguments(item gjson.Result) jsontext.Value {
 		return nil // cannot be: it came as JSON
 	}
 	return input
+}
+
+// contact is what a question about a host shows: the host, and the call that wants it, which may be nil.
+func contact(host string, call jsontext.Value) jsontext.Value {
+	shown, err := json.Marshal(struct {
+		Host string         `json:"host"`
+		Call jsontext.Value `json:"call,omitzero"`
+	}{host, call})
+	if err != nil {
+		return call // cannot be: it came as JSON
+	}
+	return shown
 }
 
 // result is what a call that has ended says, and whether it failed.

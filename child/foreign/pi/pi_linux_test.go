@@ -212,7 +212,7 @@ func TestQuestion(t *testing.T) {
 		if result.Err != nil || said.Text() != "prompt 1: hello answer: "+tt.want {
 			t.Errorf("%s: %+v, %q", tt.decision, result, said.Text())
 		}
-		if q := <-o.Client.Questions; q.Summary != "Allow? touch made" || q.Action != protocol.ActionExternal {
+		if q := <-o.Client.Questions; q.Summary != "Allow? touch made" || q.Action != protocol.ActionExternal || string(q.Input) != `{"title":"Allow?","message":"touch made"}` {
 			t.Errorf("question: %+v", q)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/tidwall/gjson"
 	"go.uber.org/zap"
 
@@ -51,8 +52,15 @@ func (s *session) decide(ended context.Context, t *turn, m gjson.Result) bool {
 	defer cancel()
 	stop := context.AfterFunc(ended, cancel)
 	defer stop()
+	shown, err := json.Marshal(struct {
+		Title   string `json:"title"`
+		Message string `json:"message"`
+	}{m.Get("title").Str, m.Get("message").Str})
+	if err != nil {
+		return false // cannot be: it came as JSON
+	}
 	answer, err := s.client.Permit(ctx, foreign.Question{
-		TurnID: t.id, Call: foreign.Call{ID: m.Get("id").Str, Name: "confirm"}, Action: protocol.ActionExternal,
+		TurnID: t.id, Call: foreign.Call{ID: m.Get("id").Str, Name: "confirm", Input: shown}, Action: protocol.ActionExternal,
 		Summary: textcut.Clip(strings.TrimSpace(m.Get("title").Str+" "+m.Get("message").Str), foreign.MaxSummary),
 	})
 	if err != nil {

@@ -207,3 +207,27 @@ func FuzzPatched(f *testing.F) {
 		}
 	})
 }
+
+// The editor gets all that somebody decides by, as the verbs show it, in a form that Markdown hides nothing of.
+func TestQuestionShowsWhatRuns(t *testing.T) {
+	r, out := told("/d")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // nobody answers
+	request := protocol.PermissionRequest{
+		RequestID: "p-1", ToolID: "1", ToolName: "shell", Summary: "run: python3 -\u202e" + strings.Repeat("x", 1000), Command: "python3 - --check\n<!--\n```\n-->",
+		Input:  jsontext.Value(`{"command":"python3 - --check\n<!--\n` + "```" + `\n-->","stdin":"import os"}`),
+		Reason: "it runs", Deadline: "later", Decisions: []protocol.Decision{protocol.AllowOnce, protocol.Deny},
+	}
+	r.calls["1"] = &shownCall{tool: "shell"}
+	r.ask(ctx, "a", request)
+	r.asking.Wait()
+	asked := gjson.Get(out.String(), "params.toolCall")
+	if title := asked.Get("title").Str; !strings.HasPrefix(title, `run: python3 -\u202e`) || len(title) > maxSummary {
+		t.Errorf("the title is %q", title)
+	}
+	want := "````\n" + `p-1 a: shell {"command":…,"stdin":"import os"}` + "\n  the whole command, 30 bytes:\n  | python3 - --check\n  | <!--\n  | ```\n  | -->\n" +
+		"  it runs; without an answer denied at later\n````"
+	if diff := cmp.Diff(want, asked.Get("content.0.content.text").Str); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -20,6 +20,8 @@ const (
 	maxDiffs = 5
 	// maxTitle bounds what a title has of a call's input, in characters.
 	maxTitle = 120
+	// maxSummary bounds the title of a question, in bytes.
+	maxSummary = 512
 )
 
 // kindOf says in the words of the protocol what a tool does.
@@ -191,6 +193,19 @@ func planOf(input []byte) []planEntry {
 		entries = append(entries, planEntry{Content: item.Get("text").Str, Priority: "medium", Status: status})
 	}
 	return entries
+}
+
+// verbatim is whole lines for editors, which take a text for Markdown: that would hide comments, and where links lead.
+func verbatim(lines string) string {
+	longest, run := 2, 0
+	for _, r := range lines {
+		if run++; r != '`' {
+			run = 0
+		}
+		longest = max(longest, run)
+	}
+	fence := strings.Repeat("`", longest+1)
+	return fence + "\n" + lines + fence
 }
 
 // shown is a text of a call as content.

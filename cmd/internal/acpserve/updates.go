@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/textcut"
 )
@@ -202,7 +203,7 @@ func (r *telling) ask(ctx context.Context, agent string, e protocol.PermissionRe
 	r.questions[e.RequestID] = withdraw
 	q := question{s: r.s, c: r.c, turn: r.turn, session: r.turn.of.id, agent: agent, request: e}
 	q.call = described(e.ToolID, e.ToolName, e.Input, r.dir)
-	q.call.Title = e.Summary
+	q.call.Title = textcut.Clip(cli.Harmless(e.Summary, true), maxSummary) // the content has all
 	for _, path := range e.Paths {
 		if len(q.call.Locations) == 0 {
 			q.call.Locations = append(q.call.Locations, location{Path: path})
@@ -211,9 +212,9 @@ func (r *telling) ask(ctx context.Context, agent string, e protocol.PermissionRe
 	if c := r.calls[e.ToolID]; c != nil && agent == q.session {
 		q.diffs = c.diffs
 	} else {
-		q.call.ToolCallID, q.call.Title = agent+"/"+e.ToolID, agent+": "+e.Summary
+		q.call.ToolCallID, q.call.Title = agent+"/"+e.ToolID, agent+": "+q.call.Title
 	}
-	q.call.Status, q.call.Content = "pending", append(q.diffs[:len(q.diffs):len(q.diffs)], shown(e.Reason)...)
+	q.call.Status, q.call.Content = "pending", append(q.diffs[:len(q.diffs):len(q.diffs)], callContent{Type: "content", Content: new(textBlock(verbatim(cli.DescribeRequest(agent, e))))})
 	r.asking.Go(func() {
 		defer withdraw()
 		q.put(ctx)

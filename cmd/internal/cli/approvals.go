@@ -90,11 +90,9 @@ func (one asked) describe() lines {
 	command := input.Get("command")
 	inInput := !cut && command.String() == one.Command
 	apart := one.Command != "" && (!inInput || strings.Contains(one.Command, "\n")) // that of an MCP server stands in no input
-	switch {
-	case cut && one.Command != "":
-	case inInput && apart && command.Index > 0:
+	if inInput && apart && command.Index > 0 {
 		b.WriteString(" " + visibleJSON(input.Raw[:command.Index]) + "…" + visibleJSON(input.Raw[command.Index+len(command.Raw):]))
-	default:
+	} else {
 		b.WriteString(" " + visibleJSON(string(one.Input)))
 	}
 	if cut {
@@ -107,7 +105,10 @@ func (one asked) describe() lines {
 			b.WriteString("  | " + visible(text) + "\n")
 		}
 	}
-	if cut && len(one.Paths) > 0 {
+	if one.Command == "" && len(one.Input) <= len("{}") { // there is nothing else to decide by
+		b.WriteString("  " + visible(one.Summary) + "\n")
+	}
+	if (cut || one.Options != nil) && len(one.Paths) > 0 { // a program's need not be in the input
 		b.WriteString("  in " + visible(strings.Join(one.Paths, ", ")) + "\n")
 	}
 	fmt.Fprintf(&b, "  %s; without an answer denied at %s\n", visible(one.Reason), line(momentOf(one.Deadline)))

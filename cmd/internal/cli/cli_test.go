@@ -290,7 +290,7 @@ func TestApprovalsShowTheWholeCommand(t *testing.T) {
 		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"agents":[{"agent_id":"a","pending":[{"request_id":"r-1","tool_name":"shell","paths":["/w"],`+
 			`"input":{"truncated":true,"size":20100,"head":"{\"command\":\"echo x","tail":"x\"}"},"command":`+string(text)+`,"reason":"it runs","deadline":"later"}]}]}}`)
 	}, nil, "approvals")
-	want := fmt.Sprintf("r-1 a: shell (cut: its input has 20100 bytes)\n  the whole command, %d bytes:\n  | %s\n", len(command), command[:20_005]) +
+	want := fmt.Sprintf(`r-1 a: shell {"truncated":true,"size":20100,"head":"{\"command\":\"echo x","tail":"x\"}"}`+" (cut: its input has 20100 bytes)\n  the whole command, %d bytes:\n  | %s\n", len(command), command[:20_005]) +
 		`  | "\x1b[1Ar-2 b: shell ls"` + "\n  |   it is fine; without an answer denied at 2099\n  | rm -rf ~\n  in /w\n  it runs; without an answer denied at later\n"
 	if diff := cmp.Diff(outcome{0, want, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -324,6 +324,34 @@ func TestApprovalsShowTheCommandOfAServer(t *testing.T) {
 	want := "r-1 a: mcp_docs_connect {}\n  the whole command, 25 bytes:\n  | /bin/sh -c 'id; exec cat'\n  it runs; without an answer denied at later\n"
 	if diff := cmp.Diff(outcome{0, want, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What somebody decides by is shown wherever the request has it: what a program reads, the paths of a program of
+// another make, and the summary where there is nothing else.
+func TestApprovalsShowAllThatThereIs(t *testing.T) {
+	for _, tt := range []struct{ request, want string }{
+		{
+			`"tool_name":"shell","input":{"command":"sh","stdin":"rm -r ~"},"command":"sh"`,
+			`shell {"command":"sh","stdin":"rm -r ~"}` + "\n",
+		},
+		{
+			`"tool_name":"shell","input":{"truncated":true,"size":17000,"head":"{\"command\":\"sh\",\"stdin\":\"rm","tail":"x\"}"},"command":"sh"`,
+			`shell {"truncated":true,"size":17000,"head":"{\"command\":\"sh\",\"stdin\":\"rm","tail":"x\"}"} (cut: its input has 17000 bytes)` + "\n  the whole command, 2 bytes:\n  | sh\n",
+		},
+		{
+			`"tool_name":"fileChange","input":{"changes":[]},"paths":["/w/a"],"options":[{"option_id":"y","name":"Yes","kind":"allow_once"}]`,
+			`fileChange {"changes":[]}` + "\n  in /w/a\n",
+		},
+		{`"tool_name":"mcp_docs_connect","input":{},"summary":"start the MCP server docs\u009b: http://x"`, `mcp_docs_connect {}` + "\n" + `  "start the MCP server docs\u009b: http://x"` + "\n"},
+	} {
+		got := run(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"agents":[{"agent_id":"a","pending":[{"request_id":"r-1",`+tt.request+`,"reason":"it runs","deadline":"later"}]}]}}`)
+		}, nil, "approvals")
+		want := "r-1 a: " + tt.want + "  it runs; without an answer denied at later\n"
+		if diff := cmp.Diff(outcome{0, want, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
 }
 
