@@ -209,7 +209,7 @@ func TestApprovalsShowAll(t *testing.T) {
 	b.enter(s)
 	b.click("#rows button")
 	for _, step := range []struct{ say, want string }{
-		{"first", `python3 - --check|{\n "stdin": "import os",\n "terminal": true\n}`}, {"second", "A=b cat"}, {"third", "make all"},
+		{"first", "python3 - --check|{\n \"stdin\": \"import os\",\n \"terminal\": true\n}"}, {"second", "A=b cat"}, {"third", "make all"},
 	} {
 		b.write("#message", step.say+"\r")
 		b.until(visible("#asked"))
