@@ -32,3 +32,13 @@ func TestPathsOfAQuestion(t *testing.T) {
 		}
 	}
 }
+
+// A change of a file that is not named is allowed once alone, whatever rules the program suggests.
+func TestOptionsOfAChange(t *testing.T) {
+	for input, want := range map[string]int{`{"file_path":"/w/a"}`: 3, `{}`: 2} {
+		q := question("1", gjson.Parse(`{"tool_name":"Edit","input":`+input+`,"permission_suggestions":[{"type":"addRules"}]}`))
+		if len(q.Options) != want || (q.Options[1].ID == optionSession) != (want == 3) {
+			t.Errorf("%s: %+v", input, q.Options)
+		}
+	}
+}
