@@ -92,7 +92,7 @@ func TestQueuesOfTwoAgents(t *testing.T) {
 		}
 		said := "by " + way.goes[1:6]
 		p.types("echo " + said + "\r")
-		p.sees("you> echo "+said, "\n"+said+"\n")
+		p.sees("you> echo "+said, "\n"+said+"\n", "\nother · offline") // its turn has ended
 		p.types("half a line")
 		p.sees("> half a line")
 		p.types("\x1b")

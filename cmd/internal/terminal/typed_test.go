@@ -212,8 +212,14 @@ func TestTheEndWithMessagesUnderWay(t *testing.T) {
 		late := message{agent: "late", text: "late", known: told}
 		time.AfterFunc(takenPatience/2, func() { told <- nil })
 		m.t.queued = []message{
-			late, sent("taken", nil), sent("refused", &client.RPCError{Message: "too many wait"}), sent("stuck"), sent("stuck too"),
-			sent("taken, too", nil), sent("cancelled", nil, &client.RPCError{Message: "it ends"}), {agent: "taken", text: "waits"},
+			late,
+			sent("taken", nil),
+			sent("refused", &client.RPCError{Message: "too many wait"}),
+			sent("stuck"),
+			sent("stuck too"),
+			sent("taken, too", nil),
+			sent("cancelled", nil, &client.RPCError{Message: "it ends"}),
+			{agent: "taken", text: "waits"},
 		}
 		began := time.Now()
 		want := []string{
