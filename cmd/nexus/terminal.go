@@ -130,10 +130,10 @@ func (v *conversation) run(cmd *cobra.Command, app *cli.App) error {
 	if v.o.Environ, v.o.Home, err = app.Found(); err != nil {
 		return err
 	}
-	if !app.Started {
+	if app.Started == 0 {
 		v.o.Server = fmt.Sprintf("the server at %s has proved to have the key", c.URL())
 	}
-	if !app.Started && app.Servers() == "" {
+	if app.Started == 0 && app.Servers() == "" {
 		v.o.Server = fmt.Sprintf("the server on port %d has proved to be that of %s", app.Port, v.o.Home)
 	}
 	switch {
@@ -209,11 +209,14 @@ func (v *conversation) reach(ctx context.Context, app *cli.App) (*client.Client,
 		app.ServeFlags = append(app.ServeFlags, "--raw-log")
 	}
 	c, err := app.Connect(ctx, v.connect == "")
-	v.o.Started = app.Started
+	v.o.Started = app.Started > 0
+	if err != nil && v.o.Started { // it did not answer at once, say
+		_ = syscall.Kill(app.Started, syscall.SIGTERM) // or it has ended; its number is of no other process while we live
+	}
 	if err != nil && ctx.Err() != nil {
 		return nil, errors.New("") // as it was asked to end
 	}
-	if err == nil && !app.Started && (v.logDir != "" || v.rawLog) {
+	if err == nil && app.Started == 0 && (v.logDir != "" || v.rawLog) {
 		c.Close()
 		return nil, cli.Usage("--log-dir and --raw-log are of a server that is started here, and one runs already: leave them out, or set logs in its configuration and restart it")
 	}

@@ -516,7 +516,7 @@ func TestLeavingEarly(t *testing.T) {
 					for _, file := range files {
 						line, _ := os.ReadFile(file) // or it has ended
 						if args := string(line); strings.Contains(args, "\x00serve\x00") && strings.Contains(args, "\x00"+home+"\x00") {
-							err = errors.New(args)
+							err = fmt.Errorf("%s\n%s", args, p.text())
 						}
 					}
 					return nil, err

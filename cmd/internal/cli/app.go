@@ -58,8 +58,8 @@ type App struct {
 	*printer
 	*target
 
-	// Started says that Connect has started the server.
-	Started bool
+	// Started is the process of the server that Connect has started; 0 if it has started none.
+	Started int
 	// ServeFlags are further flags of nexus serve, for a server that is started.
 	ServeFlags []string
 

@@ -316,7 +316,8 @@ func (a *App) start(ctx context.Context, cfg *config.Config, before located) (lo
 			a.Port = port
 		}
 		started, failed := startServer(ctx, cfg, a.Port, a.Environ, a.ServeFlags)
-		if a.Started = failed == nil; a.Started {
+		if failed == nil {
+			a.Started = started.pid
 			a.note("started a server (process %d, port %d, log %s)", started.pid, a.Port, started.log)
 			ctx = context.WithoutCancel(ctx) // the caller has to know it, to end it
 		}
@@ -326,7 +327,7 @@ func (a *App) start(ctx context.Context, cfg *config.Config, before located) (lo
 		if found, err = a.locate(ctx, home); err == nil && found.Detection != client.NexusServer {
 			err = failed
 		}
-		if err != nil || a.Started || !a.displaced(found, cfg) {
+		if err != nil || a.Started > 0 || !a.displaced(found, cfg) {
 			return found, err
 		}
 	}
