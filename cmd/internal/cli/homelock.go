@@ -27,7 +27,9 @@ func (e *HomeLockedError) Error() string {
 }
 
 // kill is how to end a server that does not answer.
-func kill(pid int) string { return fmt.Sprintf("end it with kill %d, or kill -9 %[1]d if it stays", pid) }
+func kill(pid int) string {
+	return fmt.Sprintf("end it with kill %d, or kill -9 %[1]d if it stays", pid)
+}
 
 // HomeLock is a server's lock on its home.
 type HomeLock struct {
