@@ -126,6 +126,7 @@ func TestDestroyingWhatMessagesWaitFor(t *testing.T) {
 	p.sees("calling sleep")
 	p.types("echo later\recho at last\r")
 	p.sees("queued: echo later", "2 queued")
+	eventually(t, "it is not at the server", func() (any, error) { return nil, s.waiting("main", 1) })
 	p.types("/destroy\ry\r")
 	p.sees("destroyed main", "! not sent: echo at last", "· cancelled: echo later", "no agent")
 	if all := s.call("/", "list_agents", `{}`); gjson.Get(all, "result.agents.#").Int() != 0 {
