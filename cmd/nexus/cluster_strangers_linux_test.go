@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,18 +14,8 @@ import (
 // Strangers at the port of a machine's nexus-cluster take all files that it may open, while agents work. Once they are gone, the machine is
 // one of three again, by itself: another one may be lost then.
 func TestClusterAmongStrangers(t *testing.T) {
-	shared, addresses := t.TempDir(), clusterAddresses(t, "a", "b", "c")
-	dir := initCluster(t, addresses...)
-	var all []*live
-	for _, name := range []string{"a", "b", "c"} {
-		all = append(all, newLive(t, func(cmd *exec.Cmd) {
-			cmd.Args = append(cmd.Args, "--cluster-files", filepath.Join(dir, name), "--shared-path", shared)
-		}))
-	}
-	a, b, c := all[0], all[1], all[2]
-	for _, s := range all {
-		s.untilNodes("a up, b up, c up")
-	}
+	addresses := clusterAddresses(t, "a", "b", "c")
+	shared, a, b, c := farmAt(t, addresses)
 	a.createIn("worker", shared)
 	answered(t, a, "My name is Alice", "Alice")
 	engine, err := b.engine()
@@ -66,7 +54,7 @@ func TestClusterAmongStrangers(t *testing.T) {
 	}
 	close(over)
 	strangers.Wait()
-	for _, s := range all {
+	for _, s := range []*live{a, b, c} {
 		s.untilNodes("a up, b up, c up")
 	}
 	if err := c.cmd.Process.Kill(); err != nil {

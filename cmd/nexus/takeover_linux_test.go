@@ -18,8 +18,14 @@ import (
 // farm are the servers of three machines, a, b and c, which share a directory.
 func farm(t *testing.T) (shared string, a, b, c *live) {
 	t.Helper()
+	return farmAt(t, clusterAddresses(t, "a", "b", "c"))
+}
+
+// farmAt is farm at these addresses.
+func farmAt(t *testing.T, addresses []string) (shared string, a, b, c *live) {
+	t.Helper()
 	shared = t.TempDir()
-	dir := initCluster(t, clusterAddresses(t, "a", "b", "c")...)
+	dir := initCluster(t, addresses...)
 	var all []*live
 	for _, name := range []string{"a", "b", "c"} {
 		all = append(all, newMachine(t, filepath.Join(dir, name), "--shared-path", shared))

@@ -57,6 +57,18 @@ func TestLeavingWhatWaits(t *testing.T) {
 	}
 }
 
+// sleeping is a server with the agent main, and a talk to it, in a turn that takes long.
+func sleeping(t *testing.T) (*live, *person) {
+	t.Helper()
+	s := newLive(t, nil)
+	s.call("/", "create_agent", `{"agent_id":"main"}`)
+	p := atTerminal(t, s.home, s.cwd, 80, "--connect="+s.url)
+	p.sees("main · offline")
+	p.types("sleep 600\r")
+	p.sees("calling sleep")
+	return s, p
+}
+
 // waiting says how many sends wait for the agent, unless it is that many.
 func (s *live) waiting(agent string, want int) error {
 	for _, a := range gjson.Get(s.call("/", "list_agents", `{}`), "result.agents").Array() {
@@ -118,12 +130,7 @@ func TestQueuesOfTwoAgents(t *testing.T) {
 // Messages that wait for an agent that is destroyed are named, and do not bring it back.
 func TestDestroyingWhatMessagesWaitFor(t *testing.T) {
 	t.Parallel()
-	s := newLive(t, nil)
-	s.call("/", "create_agent", `{"agent_id":"main"}`)
-	p := atTerminal(t, s.home, s.cwd, 80, "--connect="+s.url)
-	p.sees("main · offline")
-	p.types("sleep 600\r")
-	p.sees("calling sleep")
+	s, p := sleeping(t)
 	p.types("echo later\recho at last\r")
 	p.sees("queued: echo later", "2 queued")
 	eventually(t, "it is not at the server", func() (any, error) { return nil, s.waiting("main", 1) })
@@ -137,12 +144,7 @@ func TestDestroyingWhatMessagesWaitFor(t *testing.T) {
 // A message that the server refuses, as it ends, is named with the reason.
 func TestAMessageThatIsRefused(t *testing.T) {
 	t.Parallel()
-	s := newLive(t, nil)
-	s.call("/", "create_agent", `{"agent_id":"main"}`)
-	p := atTerminal(t, s.home, s.cwd, 80, "--connect="+s.url)
-	p.sees("main · offline")
-	p.types("sleep 600\r")
-	p.sees("calling sleep")
+	s, p := sleeping(t)
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
