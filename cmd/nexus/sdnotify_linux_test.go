@@ -80,15 +80,19 @@ func TestSystemd(t *testing.T) {
 		hears.until("WATCHDOG=1")
 	}
 	s.call("/", "create_agent", `{"agent_id":"a"}`)
-	for _, pid := range append(childrenOf(t, s.cmd.Process.Pid), s.pid("a")) {
-		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		if err != nil {
-			t.Logf("the environment of %d cannot be read here: %v", pid, err)
+	// One that has just been forked has the server's environment until it is another program.
+	eventually(t, "a process of the server could tell", func() (_ any, err error) {
+		for _, pid := range append(childrenOf(t, s.cmd.Process.Pid), s.pid("a")) {
+			environ, unread := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+			if unread != nil {
+				t.Logf("the environment of %d cannot be read here: %v", pid, unread)
+			}
+			if strings.Contains(string(environ), "NOTIFY_SOCKET") || strings.Contains(string(environ), "WATCHDOG_USEC") {
+				err = fmt.Errorf("process %d: %q", pid, environ)
+			}
 		}
-		if strings.Contains(string(environ), "NOTIFY_SOCKET") || strings.Contains(string(environ), "WATCHDOG_USEC") {
-			t.Errorf("process %d could tell: %q", pid, environ)
-		}
-	}
+		return nil, err
+	})
 
 	// A server that takes no connection does not live, though its process does.
 	again := noDescriptors(t, s.cmd.Process.Pid)
