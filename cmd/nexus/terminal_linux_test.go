@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -33,6 +35,8 @@ type person struct {
 	changed   chan struct{} // something was written
 	over      chan struct{} // nothing more will be
 	ended     chan error
+	late      atomic.Int64 // how long the terminal takes to answer, a time.Duration
+	answered  atomic.Bool  // it has answered the last question that bubbletea has at the begin
 
 	mu     sync.Mutex // guards the rest, but for what the terminal answers
 	screen *vt.Emulator
@@ -94,7 +98,11 @@ func inTerminal(t *testing.T, home, cwd string, columns int, argv ...string) *pe
 			if err != nil {
 				return
 			}
+			<-time.After(time.Duration(p.late.Load()))
 			_, _ = p.pty.Write(buffer[:n])
+			if bytes.Contains(buffer[:n], []byte("?2027;")) {
+				p.answered.Store(true)
+			}
 		}
 	}()
 	go func() { p.ended <- p.cmd.Wait() }()

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 	"github.com/go-json-experiment/json"
@@ -148,7 +150,7 @@ func TestHostileTextsInTop(t *testing.T) {
 	}
 }
 
-// Top that is suspended leaves the terminal to the shell until it goes on.
+// Top that is suspended leaves the terminal to the shell until it goes on. What the terminal says of itself, however late, the shell does not take for typed.
 func TestASuspendedTop(t *testing.T) {
 	t.Parallel()
 	bash, err := exec.LookPath("bash")
@@ -158,10 +160,17 @@ func TestASuspendedTop(t *testing.T) {
 	s := newLive(t, nil)
 	s.call("/", "create_agent", `{"agent_id":"main"}`)
 	p := inTerminal(t, s.home, s.cwd, 80, bash, "--norc", "-i")
+	p.late.Store(int64(300 * time.Millisecond))
 	p.types("PS1='shell: '; " + filepath.Join(programs, "nexus") + " top\r")
 	p.sees("1 agent: 1 ready")
 	p.types("\x1a")
 	p.sees("Stopped")
+	eventually(t, "the terminal has not answered", func() (_ any, err error) {
+		if !p.answered.Load() {
+			err = errors.New("not yet")
+		}
+		return nil, err
+	})
 	p.types("stty -a | grep -o ' echo '; echo $((6*7))\r")
 	p.sees("\n echo\n42")
 	s.call("/", "create_agent", `{"agent_id":"second"}`)
@@ -173,5 +182,8 @@ func TestASuspendedTop(t *testing.T) {
 	p.sees("\n48")
 	if err := p.leaves(); err != nil {
 		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+	if strings.Contains(p.text(), "2027") {
+		t.Errorf("the shell reads what the terminal answers:\n%s", p.text())
 	}
 }

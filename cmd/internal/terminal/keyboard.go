@@ -19,17 +19,19 @@ type Keyboard struct {
 	ahead     atomic.Bool // nothing was read since the terminal became ours
 	suspended atomic.Bool // the terminal was given back
 	pasting   atomic.Bool // the begin of a marked text was read, and not its end
+	answers   answers
 }
 
 // NewKeyboard reads a terminal.
 func NewKeyboard(terminal *os.File) *Keyboard {
-	k := &Keyboard{File: terminal}
+	k := &Keyboard{File: terminal, answers: answers{came: make(chan struct{})}}
 	k.ahead.Store(true)
 	return k
 }
 
 // Suspend is a [tea.Cmd] that gives the terminal back, and stops until we go on.
 func (k *Keyboard) Suspend() tea.Msg {
+	k.answers.wait()
 	k.ahead.Store(true)
 	k.suspended.Store(true)
 	return tea.Suspend()
@@ -70,6 +72,7 @@ func (k *Keyboard) Read(p []byte) (int, error) {
 	state, err := term.GetState(k.Fd())
 	edited := err == nil && state.Iflag&unix.ICRNL != 0 // after a stop, until it is ours again
 	n, err := k.File.Read(p)
+	k.answers.read(p[:n])
 	if k.pasting.Load() && n == 1 && p[0] == ctrlC && len(p) >= len(ansi.BracketedPasteEnd) {
 		return copy(p, ansi.BracketedPasteEnd), err // a person waits for an end that does not come: no key would count ever after
 	}

@@ -38,22 +38,26 @@ func NewProgram(m tea.Model, k *Keyboard, out io.Writer, environ []string) *Prog
 	g := &guard{model: m, keyboard: k, faulted: make(chan struct{})}
 	quits := func(_ tea.Model, msg tea.Msg) tea.Msg {
 		if _, ok := msg.(tea.InterruptMsg); ok {
-			return tea.QuitMsg{}
+			msg = tea.QuitMsg{}
+		}
+		if _, ok := msg.(tea.QuitMsg); ok {
+			k.answers.wait()
 		}
 		return msg
 	}
 	if cli.Colourless(environ) {
 		environ = append(environ[:len(environ):len(environ)], "NO_COLOR=1") // of other values bubbletea takes few for set
 	}
-	first := &firstFrame{Writer: out, drawn: make(chan struct{})}
+	first := &firstFrame{Writer: out, answers: &k.answers, drawn: make(chan struct{})}
 	return &Program{tea.NewProgram(g, tea.WithFilter(quits), tea.WithInput(k), tea.WithOutput(first.output()), tea.WithEnvironment(environ)), k, g, first}
 }
 
 // firstFrame is written to until the first frame, and on.
 type firstFrame struct {
 	io.Writer
-	drawn chan struct{} // closed after the first frame
-	over  bool
+	answers *answers
+	drawn   chan struct{} // closed after the first frame
+	over    bool
 }
 
 // output is what bubbletea writes to, from one goroutine at a time: a terminal, if it is one.
@@ -66,6 +70,7 @@ func (f *firstFrame) output() io.Writer {
 
 // Write implements [io.Writer]. The first frame asks for pasted text to be marked, and nothing else does.
 func (f *firstFrame) Write(b []byte) (int, error) {
+	f.answers.wrote(b) // before, as the answer may be quick
 	n, err := f.Writer.Write(b)
 	if !f.over && bytes.Contains(b, []byte(ansi.SetModeBracketedPaste)) {
 		f.over = true

@@ -262,6 +262,33 @@ func TestAPasteWithoutEnd(t *testing.T) {
 	}
 }
 
+// The terminal is given to nobody before it has answered, or for a second.
+func TestAnswersOfTheTerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := answers{came: make(chan struct{})}
+		waits := func(what string, want time.Duration) {
+			t.Helper()
+			began := time.Now()
+			if a.wait(); time.Since(began) != want {
+				t.Errorf("%s it waits for %v, want %v", what, time.Since(began), want)
+			}
+		}
+		waits("unasked", 0)
+		a.wrote([]byte("\x1b[?2026$p\x1b[?2027$p"))
+		waits("unanswered", answerPatience)
+		waits("later", 0)
+		a.wrote([]byte("\x1b[?2027$p"))
+		go func() {
+			<-time.After(300 * time.Millisecond)
+			for _, piece := range []string{"\x1b[?2026;2$y\x1b[?20", "", "27;0$y"} {
+				a.read([]byte(piece))
+			}
+		}()
+		waits("answered", 300*time.Millisecond)
+		waits("once it is answered", 0)
+	})
+}
+
 // A message that was typed while a turn ran into its bound is no answer to whether it is to go on.
 func TestMessagesTypedAheadOfAQuestion(t *testing.T) {
 	m := drawnTalk(t)
