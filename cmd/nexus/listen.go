@@ -117,5 +117,5 @@ func listenHere(ctx context.Context, o serveOptions, home string) (net.Listener,
 	if cli.Detect(ctx, o.port) {
 		user = "the nexus server of another home listens on"
 	}
-	return nil, fmt.Errorf("%s port %d; choose another port, or 0 for a free one", user, o.port)
+	return nil, fmt.Errorf("%s %s", user, cli.PortTaken(o.port))
 }

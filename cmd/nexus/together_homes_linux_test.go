@@ -41,6 +41,33 @@ func TestHomesThatStartAtOnce(t *testing.T) {
 	work.Wait()
 }
 
+// A server that was refused its port by one that has ended since is started again.
+func TestPortThatIsFreeAgain(t *testing.T) {
+	t.Parallel()
+	dir, home := t.TempDir(), filepath.Join(t.TempDir(), "home")
+	script := `#!/bin/sh
+case "$*" in
+(serve*) if mkdir "$0.once"; then echo "nexus: another program uses port $2; choose another port, or 0 for a free one" >&2; exit 1; fi;;
+esac
+exec ` + filepath.Join(programs, "nexus") + ` "$@"`
+	if err := os.WriteFile(filepath.Join(dir, "nexus"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(filepath.Join(programs, "nexus-rpc"), filepath.Join(dir, "nexus-rpc")); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"create", "a"}, {"shutdown"}} {
+		cmd := exec.Command(filepath.Join(dir, "nexus-rpc"), args...)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "NEXUS_HOME=" + home}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%q: %v, %s", args, err, out)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "nexus.once")); err != nil {
+		t.Error(err)
+	}
+}
+
 // What to do about a server that stands still is said by each who meets it: its process, and how to end that.
 func TestServerThatStandsStill(t *testing.T) {
 	t.Parallel()

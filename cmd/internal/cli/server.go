@@ -327,11 +327,19 @@ func (a *App) start(ctx context.Context, cfg *config.Config, before located) (lo
 		if found, err = a.locate(ctx, home); err == nil && found.Detection != client.NexusServer {
 			err = failed
 		}
+		if found.Detection == client.NoServer && failed != nil && strings.Contains(failed.Error(), PortTaken(a.Port)) {
+			continue // whoever had it has ended since
+		}
 		if err != nil || a.Started > 0 || !a.displaced(found, cfg) {
 			return found, err
 		}
 	}
 	return found, nil
+}
+
+// PortTaken is how the error of a server ends whose port another program has.
+func PortTaken(port int) string {
+	return fmt.Sprintf("port %d; choose another port, or 0 for a free one", port)
 }
 
 // maxStarts is how many ports are tried, one after the other, while servers of other homes get each before ours.
