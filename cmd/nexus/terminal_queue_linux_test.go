@@ -170,6 +170,12 @@ func TestEmptyingTheScreen(t *testing.T) {
 		said := fmt.Sprintf("number %d", i)
 		p.types("echo " + said + "\r")
 		p.sees("you> echo "+said, "\n"+said+"\n", "of 128.0k tokens")
+		eventually(t, "the turn has not ended", func() (any, error) { // what is told of it then comes onto the screen
+			if shown := p.shown(); !strings.Contains(shown, "\n"+said+"\n") || !strings.Contains(shown, ">\n.1 · offline") {
+				return nil, fmt.Errorf("it shows\n%s", shown)
+			}
+			return nil, nil
+		})
 		p.types(key)
 		eventually(t, "the screen is not empty", func() (any, error) {
 			if shown := strings.TrimSpace(p.shown()); !strings.HasPrefix(shown, ">\n.1 · offline") {

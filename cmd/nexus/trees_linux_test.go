@@ -254,6 +254,18 @@ func TestNothingIsLeftOfAKilledServer(t *testing.T) {
 	}
 }
 
+// standsStill says which thread of a process that was stopped has not heard of it yet.
+func standsStill(pid int) error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, thread := range threads {
+		stat, gone := os.ReadFile(thread)
+		if _, state, _ := strings.Cut(string(stat), ") "); gone == nil && !strings.HasPrefix(state, "T") {
+			err = fmt.Errorf("%s: %s", thread, stat)
+		}
+	}
+	return err
+}
+
 // What is left when all are killed that should have seen to it, as in a machine
 // without memory, is ended by the next server before it is there for anybody.
 func TestNextServerSweepsTheHome(t *testing.T) {
@@ -270,6 +282,7 @@ func TestNextServerSweepsTheHome(t *testing.T) {
 				if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 					t.Fatal(err)
 				}
+				eventually(t, "a thread goes on", func() (any, error) { return nil, standsStill(pid) })
 			}
 			for _, pid := range []int{reapers[0], watchdogs[0], server} {
 				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
