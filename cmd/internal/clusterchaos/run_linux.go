@@ -41,9 +41,11 @@ type Options struct {
 }
 
 const (
-	startTimeout = time.Minute     // until a majority is there
-	backTimeout  = 2 * time.Minute // until all answer after the last attack
-	checkTimeout = 2 * time.Minute // for the model
+	startTimeout  = time.Minute     // until a majority is there
+	backTimeout   = 2 * time.Minute // until all answer after the last attack
+	answerTimeout = 3 * time.Second // of one try to have one answer
+	settleTimeout = 3 * time.Minute // until all is read
+	checkTimeout  = 2 * time.Minute // for the model
 )
 
 // run is one run.
@@ -105,14 +107,16 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	}
 	err = r.attack(attacked)
 	calm()
-	back := time.Now()
+	report = &Report{Options: o, NotTried: r.missing}
+	if err == nil {
+		report.Back = r.back(whole)
+	}
 	talking.Wait()
 	if err != nil {
 		return nil, err
 	}
-	report = &Report{Options: o, NotTried: r.missing}
 	r.progress("read what every machine has")
-	r.settle(whole, back, report)
+	r.settle(whole)
 	r.progress("compare %d operations with the model", len(r.history))
 	return report, r.judge(report)
 }

@@ -31,10 +31,39 @@ func (r *run) each(do func(agent int, t *talker)) {
 	work.Wait()
 }
 
-// settle waits until each agent answers at each machine, and then looks at what all machines have: it repeats all sends, reads all conversations and
-// all events, asks whose the agents are, and by which owners what the machines keep was written.
-func (r *run) settle(ctx context.Context, back time.Time, report *Report) {
+// back waits until each agent answers at each machine, beside what is still asked of it, and returns how long that took.
+func (r *run) back(ctx context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, backTimeout)
+	defer cancel()
+	began := time.Now()
+	r.each(func(_ int, t *talker) {
+		for _, m := range r.machines {
+			for !answers(ctx, m, t.agent) && pause(ctx, 100*time.Millisecond) {
+			}
+		}
+	})
+	if ctx.Err() != nil {
+		r.broken("not all agents answer at all machines %s after the attack", backTimeout)
+	}
+	return time.Since(began)
+}
+
+// answers reports whether an agent answers at a machine, soon.
+func answers(ctx context.Context, m *machine, agent string) bool {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	c := m.call()
+	if c == nil {
+		return false
+	}
+	_, err := client.Do(ctx, c, agent, api.GetModel, api.None{})
+	return err == nil
+}
+
+// settle looks at what all machines have: it repeats all sends, reads all conversations and all events, asks whose the agents are, and by which owners what the machines
+// keep was written.
+func (r *run) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	r.each(func(_ int, t *talker) {
 		for _, m := range r.machines { // one that was cut off until now reads what it had, for a moment
@@ -42,8 +71,8 @@ func (r *run) settle(ctx context.Context, back time.Time, report *Report) {
 			}
 		}
 	})
-	if report.Back = time.Since(back); ctx.Err() != nil {
-		r.broken("not all agents answer at all machines %s after the attack", backTimeout)
+	if ctx.Err() != nil {
+		r.broken("not all conversations are read at all machines %s after the attack", settleTimeout)
 		return
 	}
 	r.each(func(agent int, t *talker) {
@@ -156,14 +185,7 @@ func (r *run) takeovers(ctx context.Context, of *machine) (wait func()) {
 		}
 		measuring.Go(func() {
 			for at := i; pause(ctx, 100*time.Millisecond); at++ {
-				c := others[at%len(others)].call()
-				if c == nil {
-					continue
-				}
-				limited, cancel := context.WithTimeout(ctx, tryTimeout)
-				_, err := client.Do(limited, c, agent.AgentID, api.GetModel, api.None{})
-				cancel()
-				if err == nil {
+				if answers(ctx, others[at%len(others)], agent.AgentID) {
 					r.taken(time.Since(began))
 					return
 				}
