@@ -35,6 +35,8 @@ type Records interface {
 	// Find tells how turns ended according to the agent's own session; those that
 	// did not end at its own hand are missing.
 	Find(ids ...string) (map[string]Result, error)
+	// Adopt records a prompt that another machine had accepted, unless it is known; Past gives it then. It comes before Past.
+	Adopt(id string, digest [sha256.Size]byte) error
 	// Accept records a prompt; after an error it is not to be accepted.
 	Accept(id string, digest [sha256.Size]byte) error
 	// End records the outcome of r.TurnID.
@@ -74,6 +76,7 @@ func (NoRecords) Append(Event)                                                  
 func (NoRecords) Read(uint64) iter.Seq2[Event, error]                           { return func(func(Event, error) bool) {} }
 func (NoRecords) Past(func(id string, digest [sha256.Size]byte, ended *Result)) {}
 func (NoRecords) Find(...string) (map[string]Result, error)                     { return nil, nil }
+func (NoRecords) Adopt(string, [sha256.Size]byte) error                         { return nil }
 func (NoRecords) Accept(string, [sha256.Size]byte) error                        { return nil }
 func (NoRecords) End(Result)                                                    {}
 func (NoRecords) Settle() error                                                 { return nil }

@@ -32,6 +32,7 @@ var (
 	Removed    = Kind{"the list of removed machines", 1}
 	Settings   = Kind{"the file of what is said of this machine", 1}
 	Note       = Kind{"the note on the files of an agent", 1}
+	Accepted   = Kind{"the list of accepted prompts", 1}
 )
 
 // LaterError says that a value has a later format than this program reads.

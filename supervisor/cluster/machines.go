@@ -52,6 +52,8 @@ type Machine struct {
 	Draining bool `json:"draining,omitzero"`
 	// Shared are the directories that it says others have, too.
 	Shared []string `json:"shared,omitempty"`
+	// Adopts says that it knows of an agent that it takes over also what was accepted since the files were shipped (package accepted).
+	Adopts bool `json:"adopts,omitzero"`
 	// Heard is when it was heard of last, by the clock of who says so.
 	Heard time.Time `json:"heard"`
 }
@@ -118,7 +120,7 @@ func (n *Node) self(state State) Machine {
 	n.mu.Unlock()
 	return Machine{
 		Name: n.o.Machine, Process: n.process, Labels: kept.over(n.o.Labels), Version: n.o.Version, Load: load, State: state, Draining: kept.Draining, Shared: n.o.Shared,
-		Heard: time.Now(),
+		Adopts: true, Heard: time.Now(),
 	}
 }
 

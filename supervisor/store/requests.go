@@ -67,6 +67,16 @@ func (q *requests) accept(number uint64, id, digest string) *request {
 	return q.all[number]
 }
 
+// has reports whether one of that id was accepted.
+func (q *requests) has(id string) bool {
+	for _, r := range q.all {
+		if r.id == id {
+			return true
+		}
+	}
+	return false
+}
+
 // Withdrawn is the outcome of a prompt that was not accepted after all: nothing of it is told.
 const Withdrawn supervisor.Outcome = "withdrawn"
 
@@ -172,10 +182,29 @@ func (r *records) Find(ids ...string) (map[string]supervisor.Result, error) {
 	return findIn(r.session, ids...)
 }
 
+// Adopt implements [supervisor.Records].
+func (r *records) Adopt(id string, digest [sha256.Size]byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.past == nil || r.past.has(id) {
+		return nil
+	}
+	if err := r.accept(id, digest); err != nil {
+		return err
+	}
+	r.past.accept(r.open[id], id, hex.EncodeToString(digest[:]))
+	return nil
+}
+
 // Accept implements [supervisor.Records].
 func (r *records) Accept(id string, digest [sha256.Size]byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.accept(id, digest)
+}
+
+// accept records a prompt. mu is held.
+func (r *records) accept(id string, digest [sha256.Size]byte) error {
 	if _, known := r.open[id]; known {
 		return nil
 	}

@@ -224,6 +224,7 @@ func (s *Store) Forget(ctx context.Context, name string) error {
 	if err != nil {
 		return s.reason(err)
 	}
+	s.lists.forget(ctx, name)
 	return s.notes.remove(name)
 }
 

@@ -100,8 +100,23 @@ func (s *Store) drop(a *agent) {
 	a.mirror = nil
 }
 
-// ship returns once a majority has what the files of an agent have now. a.mu is held.
+// ship returns once a majority has what the files of an agent have now. After an error no prompt is accepted before that succeeds. a.mu is held.
 func (s *Store) ship(ctx context.Context, name string, a *agent) error {
+	list, mark := a.list.Load(), 0
+	if list != nil {
+		mark = list.Mark()
+	}
+	err := s.shipFiles(ctx, name, a)
+	switch {
+	case err != nil:
+		a.list.Store(nil)
+	case list != nil:
+		list.Shipped(mark)
+	}
+	return err
+}
+
+func (s *Store) shipFiles(ctx context.Context, name string, a *agent) error {
 	if err := s.prepare(ctx, name, a); err != nil {
 		return err
 	}
@@ -209,6 +224,9 @@ func (s *Store) shipSaved(ctx context.Context, name string) error {
 	claim, ok := s.node.Owner(name)
 	if !ok || claim.Machine != s.node.Self() {
 		return nil
+	}
+	if a.open.Load() {
+		s.lists.renew(ctx, name, a)
 	}
 	looks, err := s.look(name)
 	noted := s.notes.get(name)

@@ -19,8 +19,8 @@ import (
 	"nexus.internal/protocol/ratelimit"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/cluster"
+	"nexus.internal/supervisor/cluster/accepted"
 	"nexus.internal/supervisor/cluster/mirror"
-	"nexus.internal/supervisor/store"
 )
 
 const (
@@ -69,6 +69,7 @@ type Store struct {
 	log     *zap.Logger
 	node    *cluster.Node
 	notes   notes
+	lists   *lists          // from Start on
 	hurry   context.Context //nolint:containedctx // of the store's life: ends with Hurry
 	hasten  context.CancelFunc
 	running sync.WaitGroup
@@ -84,12 +85,13 @@ type Store struct {
 
 // agent is what this process knows of the files of an agent.
 type agent struct {
-	mu     sync.Mutex     // held while the files are fetched or shipped
-	mirror *mirror.Mirror // nil until it is needed
-	epoch  uint64         // of mirror
-	open   atomic.Bool    // its records are
-	looks  string         // what its files looked like when they were shipped last, while they are
-	taken  note           // of a takeover, from which the agent's is made when its files are here; of mu
+	mu     sync.Mutex                    // held while the files are fetched or shipped
+	mirror *mirror.Mirror                // nil until it is needed
+	epoch  uint64                        // of mirror
+	open   atomic.Bool                   // its records are
+	looks  string                        // what its files looked like when they were shipped last, while they are
+	list   atomic.Pointer[accepted.List] // nil while prompts are accepted by shipping the files
+	taken  note                          // of a takeover, from which the agent's is made when its files are here; of mu
 }
 
 // New returns a Store that is to be started.
@@ -107,8 +109,10 @@ func (s *Store) Start(node *cluster.Node) error {
 		return fmt.Errorf("find what is shipped to other machines: %w", err)
 	}
 	s.node = node
+	s.lists = &lists{node: node, later: s.o.Later, log: s.log}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
+	s.running.Go(func() { s.lists.keep(ctx) })
 	s.running.Go(func() { s.shipChanged(ctx) })
 	return nil
 }
@@ -198,8 +202,10 @@ func (s *Store) Open(name string, fresh bool) (supervisor.Records, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.lists.take(s.hurry, name, a, kept, fresh, s.notes.get(name).From != "")
 	if !fresh { // what it says of earlier turns is known elsewhere before it is told, and so is from where on numbers of events are given here
 		if err := s.ship(ctx, name, a); err != nil {
+			a.list.Store(nil)
 			return nil, errors.Join(s.reason(err), kept.Close())
 		}
 	}
@@ -222,20 +228,6 @@ type records struct {
 
 // Origin implements [supervisor.Records].
 func (r *records) Origin() supervisor.Origin { return r.from }
-
-// Accept implements [supervisor.Records]: the prompt is known to a majority, too.
-func (r *records) Accept(id string, digest [32]byte) error {
-	if err := r.Records.Accept(id, digest); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(r.s.hurry, acceptPatience)
-	defer cancel()
-	err := r.shipped(ctx)
-	if err != nil { // who repeats it begins it
-		r.End(supervisor.Result{TurnID: id, Outcome: store.Withdrawn})
-	}
-	return err
-}
 
 // Settle implements [supervisor.Records]. It waits for a majority for as long as that takes, unless the server ends.
 func (r *records) Settle() error {
@@ -272,6 +264,7 @@ func (r *records) end(by func() error) error {
 	r.a.mu.Lock()
 	defer r.a.mu.Unlock()
 	r.a.open.Store(false)
+	r.a.list.Store(nil)
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
 	if failed := r.s.settle(ctx, r.name, r.a); failed != nil && !errors.Is(r.s.reason(failed), supervisor.ErrMoved) {

@@ -193,8 +193,16 @@ func testRecords(t *testing.T, open Open) {
 	with(t, open, dir, func(s store.Store) {
 		r, err := s.Open("a", false)
 		must(t, err)
-		same(t, "the requests", past(t, r), []string{"3 cancelled ", "2 completed yes", "1"})
+		for _, id := range []string{"1", "2", "5", "5"} { // another machine had accepted them
+			must(t, r.Adopt(id, digest(id)))
+		}
+		same(t, "the requests", past(t, r), []string{"3 cancelled ", "2 completed yes", "1", "5"})
 		same(t, "told again", past(t, r), []string(nil))
+		must(t, r.Adopt("6", digest("6"))) // too late
+		r.End(supervisor.Result{TurnID: "5", Outcome: supervisor.Crashed})
+		late, err := s.Outcome("a", "6")
+		must(t, err)
+		same(t, "the outcome of what came too late", late, supervisor.Outcome(""))
 		same(t, "the last number", r.Last(), uint64(30))
 		r.Append(event(31))
 		var read []uint64

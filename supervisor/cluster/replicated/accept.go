@@ -1,0 +1,178 @@
+package replicated
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/protocol/format"
+	"nexus.internal/protocol/ratelimit"
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/cluster"
+	"nexus.internal/supervisor/cluster/accepted"
+	"nexus.internal/supervisor/cluster/mirror"
+	"nexus.internal/supervisor/store"
+)
+
+const (
+	// listPatience bounds the wait for a majority that takes a prompt into its memory: then the files are shipped.
+	listPatience = 200 * time.Millisecond
+	// adoptPatience bounds the wait for what a machine that is gone had accepted: the lists may have been led by that machine.
+	adoptPatience = 5 * time.Second
+	// openPatience bounds one try to open the lists: what is asked while the machines elect who leads is lost. From openEvery to openSeldom is between two tries.
+	openPatience, openEvery, openSeldom = time.Second, 200 * time.Millisecond, 30 * time.Second
+)
+
+// Accept implements [supervisor.Records]: the prompt is known to a majority, too. Their memory is enough until the files are shipped; where that is not to be had, they are
+// shipped now.
+func (r *records) Accept(id string, digest [32]byte) error {
+	if err := r.Records.Accept(id, digest); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.s.hurry, acceptPatience)
+	defer cancel()
+	if r.s.lists.accept(ctx, r.name, r.a, accepted.Prompt{ID: id, SHA256: hex.EncodeToString(digest[:])}) {
+		return nil
+	}
+	if err := r.shipped(ctx); err != nil { // who repeats it begins it
+		r.End(supervisor.Result{TurnID: id, Outcome: store.Withdrawn})
+		return err
+	}
+	r.s.lists.renew(ctx, r.name, r.a) // for the next one
+	return nil
+}
+
+// lists are those of accepted prompts, of all agents. Without them prompts are accepted by shipping files.
+type lists struct {
+	node   *cluster.Node
+	later  *format.Later
+	log    *zap.Logger
+	bucket atomic.Pointer[accepted.Bucket] // nil until it is open
+	silent atomic.Pointer[time.Time]       // when a list was not to be had last; nil for never
+}
+
+// keep has the bucket open until ctx ends.
+func (l *lists) keep(ctx context.Context) {
+	wait := openEvery
+	for ; ctx.Err() == nil; _ = ratelimit.Sleep(ctx, wait) {
+		if l.bucket.Load() != nil {
+			wait = openEvery
+			continue
+		}
+		asked, cancel := context.WithTimeout(ctx, openPatience)
+		bucket, err := accepted.Open(asked, l.node.JetStream(), l.node.Cluster(), l.node.Replicas())
+		cancel()
+		if errors.Is(err, accepted.ErrAlone) {
+			return
+		}
+		if wait = openEvery; err == nil {
+			l.bucket.Store(bucket)
+		} else if asked.Err() == nil { // it was refused
+			wait = openSeldom
+		}
+	}
+}
+
+var errNoLists = errors.New("the machines have no lists of accepted prompts yet")
+
+// of takes the list of an agent that this machine has; before is what is on it.
+func (l *lists) of(ctx context.Context, name string, fresh bool) (list *accepted.List, before []accepted.Prompt, err error) {
+	claim, ok := l.node.Owner(name)
+	if !ok || claim.Machine != l.node.Self() {
+		return nil, nil, supervisor.ErrMoved
+	}
+	bucket := l.bucket.Load()
+	if bucket == nil {
+		return nil, nil, errNoLists
+	}
+	if list, before, err = bucket.Take(ctx, name, claim.Epoch, fresh); err != nil && ctx.Err() == nil {
+		l.bucket.CompareAndSwap(bucket, nil) // it may be there no more
+	}
+	return list, before, l.later.Note(err)
+}
+
+// accept reports whether a majority of the machines has taken a prompt into the list of an agent.
+func (l *lists) accept(ctx context.Context, name string, a *agent, p accepted.Prompt) bool {
+	list := a.list.Load()
+	claim, ok := l.node.Owner(name)
+	if list == nil || !ok || claim.Machine != l.node.Self() || claim.Epoch != list.Epoch() || !l.adopted() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, listPatience)
+	defer cancel()
+	err := list.Accept(ctx, p)
+	if err != nil && !errors.Is(err, accepted.ErrLong) {
+		a.list.CompareAndSwap(list, nil)
+		l.log.Info("prompts are accepted by shipping files for now", zap.String("agent", name), zap.Error(err))
+	}
+	return err == nil
+}
+
+// adopted reports whether each machine that may take agents over adopts what is on a list: earlier versions do not.
+func (l *lists) adopted() bool {
+	return !slices.ContainsFunc(l.node.Machines(), func(m cluster.Machine) bool { return !m.Adopts && m.State != cluster.Left })
+}
+
+// take makes the list of an agent whose records are to be opened this machine's, and adopts what its earlier owner had accepted since that shipped the files; if that is gone, it
+// waits longer for that. a.mu is held.
+func (l *lists) take(ctx context.Context, name string, a *agent, kept supervisor.Records, fresh, gone bool) {
+	patience := listPatience
+	if gone {
+		patience = adoptPatience
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	list, before, err := l.of(ctx, name, fresh)
+	for gone && err != nil && ratelimit.Sleep(ctx, openEvery) == nil {
+		list, before, err = l.of(ctx, name, fresh)
+	}
+	for i := 0; i < len(before) && err == nil; i++ {
+		err = adopt(kept, before[i])
+	}
+	if err != nil {
+		l.log.Info("what was accepted of an agent since its files were shipped is not known", zap.String("agent", name), zap.Error(err))
+		return
+	}
+	a.list.Store(list)
+}
+
+// adopt records a prompt that another machine had accepted.
+func adopt(kept supervisor.Records, p accepted.Prompt) error {
+	sum, err := hex.DecodeString(p.SHA256)
+	if err != nil || len(sum) != sha256.Size {
+		return fmt.Errorf("the prompt %q has no sum: %w", p.ID, mirror.ErrUnreadable)
+	}
+	return kept.Adopt(p.ID, [sha256.Size]byte(sum))
+}
+
+// renew takes the list of an agent whose records are open, if it has none, and lists are to be had now.
+func (l *lists) renew(ctx context.Context, name string, a *agent) {
+	if silent := l.silent.Load(); a.list.Load() != nil || l.bucket.Load() == nil || silent != nil && time.Since(*silent) < shipEvery {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, listPatience)
+	defer cancel()
+	list, _, err := l.of(ctx, name, false)
+	if err == nil {
+		a.list.Store(list)
+		return
+	}
+	now := time.Now()
+	l.silent.Store(&now)
+}
+
+// forget removes the list of an agent that is no more. One that stays does no harm: the next agent of that name empties it.
+func (l *lists) forget(ctx context.Context, name string) {
+	ctx, cancel := context.WithTimeout(ctx, listPatience)
+	defer cancel()
+	if bucket := l.bucket.Load(); bucket != nil {
+		_ = bucket.Forget(ctx, name)
+	}
+}
