@@ -132,6 +132,53 @@ func TestSignaturesAreRememberedLongEnough(t *testing.T) {
 	}
 }
 
+// A key for less fills its own share of the signatures that are remembered, where they are required: the full key, and others, sign as
+// before, and what it has used is not accepted again.
+func TestAttackSignaturesOfAKeyForLess(t *testing.T) {
+	r := rigged(t, func(_ *rig, o *bridge.Options) { o.RequireSignatures = true })
+	parsed := func(bearer string) auth.Key {
+		key, err := auth.Parse(strings.TrimPrefix(bearer, "Bearer "))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	bearer, _ := r.scoped(auth.ScopeRead, "")
+	key := parsed(bearer)
+	late := time.Now().Unix() + 290
+	batch := func(n int) string {
+		items := make([]string, 100)
+		for i := range items {
+			items[i] = sign(key, late, "/rpc", strconv.Itoa(n*len(items)+i), "no_such_method", "")
+		}
+		return "[" + strings.Join(items, ",") + "]"
+	}
+	used := 0
+	for ; ; used++ {
+		response, body := r.post("/rpc", batch(used), "Authorization", bearer)
+		if response.StatusCode == http.StatusTooManyRequests && gjson.Get(body, "error.code").Int() == -32002 && response.Header.Get("Retry-After") != "" {
+			break
+		}
+		if response.StatusCode != http.StatusOK || used > replay.MaxUsed/100 {
+			t.Fatalf("batch %d: HTTP %d %.300s", used, response.StatusCode, body)
+		}
+	}
+	if used != replay.MaxUsedOfKey/100 {
+		t.Errorf("a key for less has used %d batches, want %d", used, replay.MaxUsedOfKey/100)
+	}
+	if response, body := r.post("/rpc", batch(0), "Authorization", bearer); response.StatusCode != http.StatusForbidden {
+		t.Errorf("what it has used, again: HTTP %d %.300s", response.StatusCode, body)
+	}
+	now := time.Now().Unix()
+	if response, body := r.without("/rpc", sign(r.key, now, "/rpc", "1", "create_agent", `{"agent_id":"a"}`)); response.StatusCode != http.StatusOK {
+		t.Errorf("the full key: HTTP %d %s", response.StatusCode, body)
+	}
+	other, _ := r.scoped(auth.ScopeAgent, "a")
+	if response, body := r.post("/agent/a", sign(parsed(other), now, "/agent/a", "1", "get_model", ""), "Authorization", other); response.StatusCode != http.StatusOK {
+		t.Errorf("another key for less: HTTP %d %s", response.StatusCode, body)
+	}
+}
+
 // What is refused because it came too early may come again as it is; and what was used
 // before counts for no rate, so that nobody takes a key's share by it.
 func TestSignatureOfWhatCameTooEarly(t *testing.T) {

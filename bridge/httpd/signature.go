@@ -67,8 +67,11 @@ func (s *Server) checkSigned(x *request, items []jsonrpc.Item) (signed signature
 func (s *Server) useSignatures(x *request, signed signatures) *rpc.Error {
 	// A full key ends with this server; what another one has signed must not be done
 	// again by the next one.
-	lasting := x.by.Grant.Scope != auth.ScopeFull
-	switch err := s.o.Signatures.Use(x.r.Context(), signed.texts, lasting, signed.now, signed.until); {
+	key := x.by.Grant.ID
+	if x.by.Grant.Scope == auth.ScopeFull {
+		key = ""
+	}
+	switch err := s.o.Signatures.Use(x.r.Context(), signed.texts, key, signed.now, signed.until); {
 	case errors.Is(err, replay.ErrUsed):
 		return badSignature(err.Error())
 	case errors.Is(err, replay.ErrFull):

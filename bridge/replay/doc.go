@@ -1,7 +1,7 @@
 // Package replay keeps a signed request from being carried out twice.
 //
-//	err := cache.Use(signatures, lasting, now, until)
+//	err := cache.Use(ctx, signatures, keyID, now, until)
 //
-// A Cache is bounded and safe for concurrent use. [Open] gives one that also knows what an
+// A Cache is bounded, for the full keys, for all others and for each of these, and safe for concurrent use. [Open] gives one that also knows what an
 // earlier server of the home used. The contract is SPEC.md §6.5.
 package replay

@@ -12,7 +12,7 @@ import (
 	"nexus.internal/protocol/safefile"
 )
 
-// Open returns a Cache that also knows what was used by keys that last, in earlier
+// Open returns a Cache that also knows what was used by keys for less, in earlier
 // lives of the server: the file at path has a line for each, when it is over in
 // microseconds since 1970 and the text. A line that was cut off by the end of a server
 // was not used. One process uses the file at a time. What is used is used at all machines of a cluster if agreed is not nil. Close it.
@@ -37,7 +37,7 @@ func (c *Cache) load(now time.Time) error {
 			at, text, _ := strings.Cut(in.Text(), " ")
 			micros, err := strconv.ParseInt(at, 10, 64)
 			if until := time.UnixMicro(micros); err == nil && text != "" && !until.Before(now) {
-				c.remember(text, use{until: until, lasting: true})
+				c.remember(text, use{until: until, key: earlier})
 			}
 		}
 		if err := in.Err(); err != nil {
@@ -53,7 +53,7 @@ func (c *Cache) rewrite() error {
 	file, err := safefile.Renew(c.path, func(file *os.File) error {
 		out := bufio.NewWriter(file)
 		for text, u := range c.used {
-			if u.lasting {
+			if u.key != full {
 				lines++
 				_, _ = out.Write(lineOf(text, u.until)) // Flush tells
 			}

@@ -37,6 +37,9 @@ var (
 	_ httpd.Others  = common{}
 )
 
+// A key for less is charged with what it has used for as long as the machines keep it.
+const _ = uint(replay.AgreedFor - register.UsedFor)
+
 // openKeys opens the keys of a server: those of its cluster if it is in one.
 func (m *membership) openKeys(cfg *config.Config, port int) (*auth.Keyring, error) {
 	path, records := cfg.Home.KeyPath(port), cfg.Home.Path("keys.json")
