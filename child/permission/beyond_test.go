@@ -1,6 +1,8 @@
 package permission_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,6 +61,119 @@ func TestBeyondNamesAllThatIsLooser(t *testing.T) {
 	})
 	if within == 0 {
 		t.Error("nothing was within a bound: this shows nothing")
+	}
+}
+
+// What does not widen a bound is no looser than the bound either once single members of both are replaced by the same, whatever they are; and
+// neither are a bound itself and what two have in common, so that they may be set again.
+func TestWidensNamesWhatWaits(t *testing.T) {
+	within := 0
+	rapid.Check(t, func(t *rapid.T) {
+		a, bound, other := anyPermissions(t, "a"), anyPermissions(t, "bound"), anyPermissions(t, "other")
+		if rapid.Bool().Draw(t, "narrowed") {
+			a = rights.Intersect(a, bound)
+			if over := rights.Widens(a, bound); over != nil {
+				t.Fatalf("the common part %+v widens %+v: %v", a, bound, over)
+			}
+			a.DisabledTools = append(a.DisabledTools, other.DisabledTools...)
+			for tool, rule := range other.Tools {
+				if rapid.Bool().Draw(t, "waits") {
+					a.Tools = map[string]protocol.ToolRule{tool: rule}
+				}
+			}
+		}
+		if over := rights.Widens(bound, bound); over != nil {
+			t.Fatalf("%+v widens itself: %v", bound, over)
+		}
+		if rights.Widens(a, bound) != nil {
+			return
+		}
+		within++
+		// The owner gives hosts to what is sandboxed, or takes back that tools are allowed: that is its own word on both.
+		for name, replace := range map[string]func(*protocol.Permissions){
+			"disabled_tools":    func(p *protocol.Permissions) { p.DisabledTools = other.DisabledTools },
+			"no disabled_tools": func(p *protocol.Permissions) { p.DisabledTools = nil },
+			"allowed_paths":     func(p *protocol.Permissions) { p.AllowedPaths = other.AllowedPaths },
+			"write_paths":       func(p *protocol.Permissions) { p.WritePaths = other.WritePaths },
+			"blocked_paths":     func(p *protocol.Permissions) { p.BlockedPaths = other.BlockedPaths },
+			"no blocked_paths":  func(p *protocol.Permissions) { p.BlockedPaths = nil },
+			"tools":             func(p *protocol.Permissions) { p.Tools = other.Tools },
+		} {
+			if name == "tools" && a.Preset == "sandboxed" && bound.Preset == "trusted" && len(a.Network) > 0 {
+				continue
+			}
+			p, most := a, bound
+			replace(&p)
+			replace(&most)
+			if over := rights.Beyond(p, most); over != nil {
+				t.Errorf("%+v\nin the place of\n%+v\nwith other %s: %v", a, bound, name, over)
+			}
+		}
+	})
+	if within == 0 {
+		t.Error("nothing was within a bound: this shows nothing")
+	}
+}
+
+// A rule for a tool that is disabled waits for the tool; what is denied by another member is denied only as long as that is there.
+func TestWidens(t *testing.T) {
+	bound := protocol.Permissions{
+		Preset: "trusted", DisabledTools: []string{"glob"}, BlockedPaths: []string{"/keys"}, Tools: map[string]protocol.ToolRule{
+			"glob": {Mode: "allow"}, "sleep": {Mode: "deny"}, "read_file": {BlockedPaths: []string{"/b"}}, "grep": {Mode: "ask", AllowedPaths: []string{"/a"}},
+		},
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*protocol.Permissions)
+		want   []string
+	}{
+		{"the same, with a rule for what is disabled", func(*protocol.Permissions) {}, nil},
+		{"less", func(p *protocol.Permissions) {
+			p.DisabledTools = append(p.DisabledTools, "shell", "sleep")
+			p.Tools["shell"] = protocol.ToolRule{Mode: "ask", AllowedPaths: []string{"/a"}}
+		}, nil},
+		{"denied and disabled", func(p *protocol.Permissions) {
+			p.DisabledTools, p.Tools["shell"] = append(p.DisabledTools, "shell"), protocol.ToolRule{Mode: "deny"}
+		}, nil},
+		{"a rule that waits", func(p *protocol.Permissions) {
+			p.DisabledTools, p.Tools["shell"] = append(p.DisabledTools, "shell"), protocol.ToolRule{Mode: "allow"}
+		}, []string{"shell without asking"}},
+		{"hosts that wait", func(p *protocol.Permissions) {
+			p.Preset, p.Network, p.DisabledTools = "sandboxed", []string{"a.test"}, append(p.DisabledTools, "job_start", "shell", "web_fetch")
+		}, []string{"the network of a.test without asking"}},
+		{"hosts that wait, as these tools are denied", func(p *protocol.Permissions) {
+			p.Preset, p.Network = "sandboxed", []string{"a.test"}
+			p.Tools["shell"], p.Tools["web_fetch"] = protocol.ToolRule{Mode: "deny"}, protocol.ToolRule{Mode: "deny"}
+		}, []string{"the network of a.test without asking"}},
+		{"paths of a tool that wait", func(p *protocol.Permissions) {
+			p.DisabledTools, p.Tools["grep"] = append(p.DisabledTools, "grep"), protocol.ToolRule{Mode: "ask", AllowedPaths: []string{"/a", "/c"}}
+		}, []string{"for grep the path /c"}},
+		{"a rule that is gone, for a tool that is disabled", func(p *protocol.Permissions) {
+			p.DisabledTools = append(p.DisabledTools, "grep")
+			delete(p.Tools, "grep")
+		}, []string{"grep outside of its paths", "grep without asking"}},
+		{"denied instead of disabled", func(p *protocol.Permissions) {
+			p.DisabledTools, p.Tools["glob"] = nil, protocol.ToolRule{Mode: "deny"}
+		}, []string{"the tool glob"}},
+		{"disabled instead of denied", func(p *protocol.Permissions) {
+			p.DisabledTools = append(p.DisabledTools, "sleep")
+			delete(p.Tools, "sleep")
+		}, []string{"the tool sleep"}},
+		{"blocked for all tools instead of one", func(p *protocol.Permissions) {
+			p.BlockedPaths = append(p.BlockedPaths, "/b")
+			delete(p.Tools, "read_file")
+		}, []string{"for read_file the blocked path /b"}},
+	} {
+		p := bound
+		p.DisabledTools, p.BlockedPaths, p.Tools = slices.Clone(bound.DisabledTools), slices.Clone(bound.BlockedPaths), maps.Clone(bound.Tools)
+		tt.change(&p)
+		if diff := cmp.Diff(tt.want, rights.Widens(p, bound)); diff != "" {
+			t.Errorf("%s: -want +got\n%s", tt.name, diff)
+		}
+	}
+	if over := rights.Beyond(protocol.Permissions{Preset: "trusted", DisabledTools: []string{"shell"}, Tools: map[string]protocol.ToolRule{"shell": {Mode: "allow"}}},
+		protocol.Permissions{Preset: "trusted"}); over != nil {
+		t.Errorf("two agents are compared by what each may do now: %v", over)
 	}
 }
 

@@ -37,6 +37,7 @@ func TestBounds(t *testing.T) {
 		beyond bool
 	}{
 		{"narrower", set(protocol.WithinHeld, rules("sandboxed")), false},
+		{"the same again", set(protocol.WithinHeld, rules("sandboxed")), false},
 		{"back to what it was", set(protocol.WithinHeld, rules("trusted")), true},
 		{"without what is blocked", set(protocol.WithinHeld, with(func(p *protocol.Permissions) { p.BlockedPaths = nil })), true},
 		{"without what is disabled", set(protocol.WithinHeld, with(func(p *protocol.Permissions) { p.DisabledTools = nil })), true},
@@ -44,10 +45,28 @@ func TestBounds(t *testing.T) {
 		{"unasked", set(protocol.WithinHeld, with(func(p *protocol.Permissions) {
 			p.Tools = map[string]protocol.ToolRule{"mcp_x": {Mode: "allow"}}
 		})), true},
+		{"unasked, once the tool is given back", set(protocol.WithinHeld, with(func(p *protocol.Permissions) {
+			p.DisabledTools, p.Tools = []string{"shell", "web_fetch"}, map[string]protocol.ToolRule{"web_fetch": {Mode: "allow"}}
+		})), true},
+		{"the same of what the owner has disabled", set(protocol.WithinHeld, with(func(p *protocol.Permissions) {
+			p.Tools = map[string]protocol.ToolRule{"shell": {Mode: "allow"}}
+		})), true},
+		{"the same, up to the grant", set(protocol.WithinGranted, with(func(p *protocol.Permissions) {
+			p.Tools = map[string]protocol.ToolRule{"shell": {Mode: "allow"}}
+		})), true},
+		{"hosts, once a tool is given back", set(protocol.WithinGranted, with(func(p *protocol.Permissions) {
+			p.DisabledTools, p.Network = []string{"job_start", "shell", "web_fetch"}, []string{"*.evil.test"}
+		})), true},
 		{"its own directory", set(protocol.WithinHeld, with(func(p *protocol.Permissions) { p.AllowedPaths = []string{s.dir} })), false},
 		{"down", move(protocol.WithinHeld, s.dir+"/sub"), false},
 		{"out", move(protocol.WithinHeld, s.outside), true},
 		{"up", move(protocol.WithinHeld, filepath.Dir(s.dir)), true},
+		{"what is disabled, asked for besides", set(protocol.WithinHeld, with(func(p *protocol.Permissions) {
+			p.Tools = map[string]protocol.ToolRule{"shell": {Mode: "ask"}}
+		})), false},
+		{"and again", set(protocol.WithinHeld, with(func(p *protocol.Permissions) {
+			p.Tools = map[string]protocol.ToolRule{"shell": {Mode: "ask"}}
+		})), false},
 		{"what was granted", set(protocol.WithinGranted, rules("trusted")), false},
 		{"where it was granted", move(protocol.WithinGranted, s.dir), false},
 		{"hosts without asking", set(protocol.WithinHeld, with(func(p *protocol.Permissions) { p.Network = []string{"a.test"} })), true},

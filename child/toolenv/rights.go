@@ -139,7 +139,7 @@ func (env *Env) SetPermissions(asked protocol.Permissions, b protocol.Bound) err
 		return fmt.Errorf("with this agent's ceiling: %w", err)
 	}
 	if bounded {
-		if over := rights.Beyond(permission.Policy{Permissions: resolved, Cwd: env.cwd}.Ceiling(), bound); len(over) > 0 {
+		if over := rights.Widens(permission.Policy{Permissions: resolved, Cwd: env.cwd}.Ceiling(), bound); len(over) > 0 {
 			return &BeyondError{Bound: b, What: over}
 		}
 	}
@@ -205,8 +205,8 @@ func (env *Env) Narrow(before Rights) bool {
 	env.held = before.Permissions
 	env.hold(narrowed)
 	env.granted = rights.Intersect(env.granted, before.Granted)
-	return rights.Beyond(permission.Policy{Permissions: before.Permissions, Cwd: env.cwd}.Ceiling(), env.policy(env.cwd).Ceiling()) != nil ||
-		rights.Beyond(before.Granted, env.granted) != nil
+	return rights.Widens(permission.Policy{Permissions: before.Permissions, Cwd: env.cwd}.Ceiling(), env.policy(env.cwd).Ceiling()) != nil ||
+		rights.Widens(before.Granted, env.granted) != nil
 }
 
 // State tells what holds.

@@ -47,6 +47,31 @@ func Beyond(p, bound protocol.Permissions) []string {
 	return Sorted(over)
 }
 
+// Widens names where p, in the place of bound, would be looser, now or once the owner replaces some
+// of its members by others and leaves the rest: a rule for a disabled tool holds as soon as the tool
+// is no longer disabled. So each member is compared by itself, as if the others denied nothing:
+// neither a mode deny nor a blocked path of all tools stands for what bound says elsewhere. What
+// Beyond names is among it; nil if there is nothing, as of a p that is bound.
+func Widens(p, bound protocol.Permissions) []string {
+	over := append(Beyond(p, bound), beyondNetwork(unruled(p), bound)...)
+	for _, tool := range bound.DisabledTools {
+		if !slices.Contains(p.DisabledTools, tool) {
+			over = append(over, "the tool "+tool)
+		}
+	}
+	p.DisabledTools, p.BlockedPaths, bound.DisabledTools, bound.BlockedPaths = nil, nil, nil, nil
+	for tool := range p.Tools {
+		over = append(over, beyondRule(p, bound, tool)...)
+	}
+	for tool := range bound.Tools {
+		over = append(over, beyondRule(p, bound, tool)...)
+	}
+	if over == nil {
+		return nil
+	}
+	return Sorted(over)
+}
+
 // beyondRule is Beyond for one tool for which either has a rule.
 func beyondRule(p, bound protocol.Permissions, tool string) (over []string) {
 	if denies(p, tool) {

@@ -6,6 +6,7 @@
 //
 //	met := rights.Intersect(asked, ceiling) // the most that neither forbids
 //	over := rights.Beyond(theirs, mine)   // what theirs allows and mine does not
+//	over = rights.Widens(asked, held)     // the same, or may once a part of it is replaced
 //
 // All functions are pure and safe for concurrent use.
 package rights

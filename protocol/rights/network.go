@@ -169,12 +169,18 @@ func skipsQuestions(p, bound protocol.Permissions) bool {
 		})
 }
 
+// unruled is p once nothing is disabled and no tool has a rule: its hosts stay then.
+func unruled(p protocol.Permissions) protocol.Permissions {
+	p.DisabledTools, p.Tools = nil, nil
+	return p
+}
+
 // intersectNetworks is the network of what neither a nor b forbids.
 func intersectNetworks(a, b protocol.Permissions) []string {
 	none := func(p protocol.Permissions) bool { return p.Network == nil && p.Preset == Sandboxed }
 	switch {
 	case none(a) || none(b), // so both together are sandboxed, too
-		skipsQuestions(a, b), skipsQuestions(b, a):
+		skipsQuestions(unruled(a), b), skipsQuestions(unruled(b), a):
 		return nil
 	case a.Network == nil:
 		return slices.Clone(b.Network)

@@ -79,7 +79,8 @@ func TestBeyondNetworks(t *testing.T) {
 	}
 }
 
-// Sandboxed reaches its hosts unasked: beyond what asks a person, by whichever tool.
+// Sandboxed reaches its hosts unasked: beyond what asks a person, by whichever tool. Where these tools are disabled, denied or asked for, the
+// hosts wait for that to be lifted: neither set nor handed on.
 func TestBeyondQuestionsOfTheNetwork(t *testing.T) {
 	rules := func(modes ...string) map[string]protocol.ToolRule {
 		m := map[string]protocol.ToolRule{}
@@ -89,28 +90,34 @@ func TestBeyondQuestionsOfTheNetwork(t *testing.T) {
 		return m
 	}
 	for _, tt := range []struct {
-		own, bound map[string]protocol.ToolRule
-		beyond     bool
+		own, bound    map[string]protocol.ToolRule
+		disabled      []string
+		beyond, later bool
 	}{
-		{nil, rules("shell", "allow"), true},
-		{nil, rules("web_fetch", "allow"), true},
-		{nil, rules("shell", "allow", "web_fetch", "allow"), false},
-		{rules("shell", "ask", "web_fetch", "ask"), nil, false},
-		{rules("shell", "ask"), nil, true},
-		{rules("shell", "ask", "web_fetch", "deny"), nil, false},
-		{rules("web_fetch", "deny"), rules("shell", "allow"), false},
+		{nil, rules("shell", "allow"), nil, true, true},
+		{nil, rules("web_fetch", "allow"), nil, true, true},
+		{nil, rules("shell", "allow", "web_fetch", "allow"), nil, false, false},
+		{rules("shell", "ask", "web_fetch", "ask"), nil, nil, false, true},
+		{rules("shell", "ask"), nil, nil, true, true},
+		{rules("shell", "ask", "web_fetch", "deny"), nil, nil, false, true},
+		{rules("web_fetch", "deny"), rules("shell", "allow"), nil, false, true},
+		{nil, nil, []string{"shell", "web_fetch", "job_start"}, false, true},
 	} {
-		p := protocol.Permissions{Preset: rights.Sandboxed, Network: []string{"a.test"}, Tools: tt.own}
+		p := protocol.Permissions{Preset: rights.Sandboxed, Network: []string{"a.test"}, Tools: tt.own, DisabledTools: tt.disabled}
 		bound := protocol.Permissions{Preset: rights.Trusted, Tools: tt.bound}
 		over := rights.Beyond(p, bound)
 		if got := slices.Contains(over, "the network of a.test without asking"); got != tt.beyond {
 			t.Errorf("%v of %v: %v", tt.own, tt.bound, over)
 		}
+		over = rights.Widens(p, bound)
+		if got := slices.Contains(over, "the network of a.test without asking"); got != tt.later {
+			t.Errorf("%v of %v, later: %v", tt.own, tt.bound, over)
+		}
 		for _, met := range []protocol.Permissions{rights.Intersect(p, bound), rights.Intersect(bound, p)} {
-			if (met.Network == nil) != tt.beyond {
+			if (met.Network == nil) != tt.later {
 				t.Errorf("%v of %v: both allow the network of %q", tt.own, tt.bound, met.Network)
 			}
-			if over := rights.Beyond(met, bound); over != nil {
+			if over := rights.Widens(met, bound); over != nil {
 				t.Errorf("%v of %v: what both allow is beyond one: %v", tt.own, tt.bound, over)
 			}
 		}
