@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -192,6 +195,9 @@ func permissions(ctx context.Context, a *App, c *client.Client, args []string) e
 				rows = append(rows, []string{list.name, "none"})
 			}
 		}
+		for _, name := range slices.Sorted(maps.Keys(r.Policy.Tools)) {
+			rows = append(rows, []string{"rule", ruleText(name, r.Policy.Tools[name])})
+		}
 		for _, one := range r.Allowances {
 			what := append(append([]string{string(one.Action)}, one.Programs...), one.Hosts...)
 			if one.Dir != "" {
@@ -204,6 +210,21 @@ func permissions(ctx context.Context, a *App, c *client.Client, args []string) e
 		}
 		return a.table(rows)
 	})
+}
+
+// ruleText says in one line how a tool deviates from the preset.
+func ruleText(tool string, rule protocol.ToolRule) string {
+	var what []string
+	if rule.Mode != "" {
+		what = append(what, rule.Mode)
+	}
+	if rule.AllowedPaths != nil {
+		what = append(what, "only in "+cmp.Or(strings.Join(rule.AllowedPaths, ", "), "no directory"))
+	}
+	if len(rule.BlockedPaths) > 0 {
+		what = append(what, "not in "+strings.Join(rule.BlockedPaths, ", "))
+	}
+	return tool + " " + strings.Join(what, "; ")
 }
 
 func tellModels(a *App, r api.ListModelsResult) error {
