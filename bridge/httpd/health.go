@@ -101,10 +101,3 @@ func (s *Server) ready(x *request) {
 	}
 	s.answer(x, status, body)
 }
-
-// scrape answers GET /metrics (SPEC §6.10).
-func (s *Server) scrape(x *request) {
-	_ = x.rc.SetReadDeadline(time.Time{})
-	_ = x.rc.SetWriteDeadline(time.Now().Add(s.o.WriteTimeout))
-	s.o.Metrics.ServeHTTP(x.w, x.r)
-}

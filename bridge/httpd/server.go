@@ -28,6 +28,7 @@ type Server struct {
 	docsPage  func() []byte // made once: that takes 3 ms
 	keyless   chan struct{} // holds one for each body without a key that is being read
 	conns     *connLimiter
+	scrapes   scrapeLimit
 	handlers  *rpc.DrainGroup // everything in ServeHTTP: what Stop joins
 	drained   *rpc.DrainGroup // the calls that are allowed while the server drains
 
