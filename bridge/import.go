@@ -37,7 +37,7 @@ func (s *Server) Import(ctx context.Context, home string, o agents.BringOptions)
 		case <-ctx.Done():
 		}
 	}()
-	done.Sessions, err = agents.Bring(ctx, s.agents, sessions.New(home, nil), o)
+	done.Sessions, err = agents.Bring(ctx, s.agents, sessions.NewReader(home), o)
 	if err != nil {
 		return done, err
 	}

@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,6 +74,7 @@ func TestImport(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.home, "plans", "other.jsonl"), []byte(strings.Replace(record, `"d"`, `"e"`, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	before := listed(t, home)
 	run := func(r *rig, o agents.BringOptions) (outcomes map[string]string) {
 		t.Helper()
 		done, err := r.server.Import(t.Context(), home, o)
@@ -123,6 +125,28 @@ func TestImport(t *testing.T) {
 	if status, err := plan.StatusOf(filepath.Join(b.home, "plans", "run.jsonl")); err != nil || status != "completed" {
 		t.Errorf("the run that came is %q, %v", status, err)
 	}
+	if diff := cmp.Diff(before, listed(t, home)); diff != "" {
+		t.Errorf("the other home does not stay as it was (-before +after):\n%s", diff)
+	}
+}
+
+// listed are the files and directories of a home, with what files say.
+func listed(t *testing.T, home string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(home, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			all[path] = ""
+			return err
+		}
+		text, err := os.ReadFile(path)
+		all[path] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 // A server in no cluster, and a machine that drains, take nothing.

@@ -60,6 +60,12 @@ func TestBringRefused(t *testing.T) {
 	save(t, from, "held", 1, transcript.Settings{})
 	save(t, c, "taken", 2, transcript.Settings{})
 	write(t, from.Path("damaged"), "not a session\n")
+	save(t, from, "linked", 1, transcript.Settings{})
+	outside := t.TempDir()
+	write(t, filepath.Join(outside, "image"), "secret\n")
+	if err := os.Symlink(outside, filepath.Dir(image(from, "linked"))); err != nil {
+		t.Fatal(err)
+	}
 	held, err := os.Open(from.Path("held"))
 	if err != nil {
 		t.Fatal(err)
@@ -76,6 +82,7 @@ func TestBringRefused(t *testing.T) {
 		{"onto another", "a", "taken", sessions.ErrExists},
 		{"what is in use", "held", "x", sessions.ErrInUse},
 		{"what is damaged", "damaged", "x", transcript.ErrNoSession},
+		{"with another directory in the place of its images", "linked", "x", sessions.ErrUnreadable},
 		{"out of the directory", "a", "../x", sessions.ErrNotFound},
 		{"from out of the directory", "../a", "x", sessions.ErrNotFound},
 	} {

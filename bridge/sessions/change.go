@@ -196,13 +196,13 @@ func (c *Catalogue) exclusive() (release func(), err error) {
 }
 
 // unchanging is exclusive for a reader, who creates nothing in a home that another user owns
-// or that lies on a read-only file system. Such a home without the lock has had no change.
+// or that lies on a read-only file system, nor by a catalogue of NewReader. Such a home without the lock has had no change.
 func (c *Catalogue) unchanging() (release func(), err error) {
 	release, err = c.lock(os.O_RDONLY)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return release, err
 	}
-	if home, err := os.Stat(c.home); err != nil || !safefile.Ours(home) {
+	if home, err := os.Stat(c.home); err != nil || c.reader || !safefile.Ours(home) {
 		return func() {}, err
 	}
 	release, err = c.exclusive()

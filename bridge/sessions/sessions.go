@@ -46,6 +46,7 @@ type Catalogue struct {
 	changing sync.Mutex // held during each change
 	named    directory
 	temp     directory
+	reader   bool // as of NewReader
 
 	mu      sync.Mutex // guards both
 	read    map[string]reading
@@ -63,6 +64,13 @@ func New(home string, kept store.Store) *Catalogue {
 		home: home, layout: l, kept: kept, named: directory{path: l.Named}, temp: directory{path: l.Temp, temp: true},
 		read: map[string]reading{}, headers: map[string]header{},
 	}
+}
+
+// NewReader is New for a home that is another server's, to which nothing is added: where the lock of changes is not there, none is made.
+func NewReader(home string) *Catalogue {
+	c := New(home, nil)
+	c.reader = true
+	return c
 }
 
 // Local returns the store of what is kept of agents beside their sessions in a home. With

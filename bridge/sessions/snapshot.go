@@ -27,6 +27,9 @@ type File struct {
 // ErrReplaced says that a session got the name of another one that had been handed over.
 var ErrReplaced = errors.New("a session got the name of another one meanwhile")
 
+// errNoDirectory says that a link, or the like, stands in the place of a session's directory.
+var errNoDirectory = errors.New("is no directory of the session's own")
+
 // Snapshot hands over the files of all sessions that are saved when it begins, with the last one
 // that a person used, and returns how many sessions these are. Agents may work meanwhile,
 // and sessions come, go and get other names: of each session the files are those of
@@ -264,8 +267,16 @@ func (s *snapshot) measure(file *os.File) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// addAll takes the regular files in a directory, which may not be there.
+// addAll takes the regular files in a directory, which may not be there. What stands in its place is refused, a link to a directory
+// above all: somebody else's files would be taken.
 func (s *snapshot) addAll(dir string) error {
+	info, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && !info.IsDir() {
+		return &fs.PathError{Op: "open", Path: dir, Err: errNoDirectory}
+	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
@@ -58,7 +60,7 @@ func (i *clusterImporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	release, err := holdHome(asked.Home)
+	release, used, err := holdHome(asked.Home)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
@@ -66,7 +68,7 @@ func (i *clusterImporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer release()
 	done := clusterImported{DryRun: asked.DryRun}
 	done.Imported, err = i.front.Import(r.Context(), asked.Home, agents.BringOptions{Prefix: asked.Rename, DryRun: asked.DryRun})
-	if err != nil {
+	if err = errors.Join(err, used()); err != nil {
 		done.Problem = err.Error()
 	}
 	i.log.Info("a home was brought in", zap.String("home", asked.Home), zap.Int("sessions", len(done.Sessions)), zap.Int("runs", len(done.Runs)), zap.Bool("dry_run", asked.DryRun), zap.Error(err))
@@ -77,19 +79,59 @@ func (i *clusterImporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text) // the client finds out that it is cut off
 }
 
-// holdHome keeps servers from a home until release is called. The home is one, and no later program's.
-func holdHome(home string) (release func(), err error) {
-	if _, err := os.Stat(filepath.Join(home, "sessions")); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s is no home of nexus with anything saved: it has no sessions", home)
+// checkImported refuses a home that has nothing saved, that another user may change, or that a later program has used. What is saved must lie in the home
+// itself: where a link leads elsewhere, the lock of the home does not say whether a server uses it.
+func checkImported(home string) error {
+	if err := safefile.CheckHomeDir(home); err != nil {
+		return err
 	}
-	if err := errors.Join(safefile.CheckHomeDir(home), homeformat.Check(home)); err != nil {
-		return nil, err
+	if info, err := os.Stat(home); err == nil && !safefile.OursOrRoots(info) {
+		return fmt.Errorf("%s is another user's, who could change what is read of it: %s, with nexus backup FILE --home %s, "+
+			"then nexus restore FILE --home NEW as the user of the server (sudo -u '#%d' …), and import NEW", home, safefile.AsOwner(info), home, os.Geteuid())
 	}
-	path := homelock.Path(home)
-	if err := safefile.Mkdir(filepath.Dir(path)); err != nil {
-		return nil, err
+	for _, name := range []string{"sessions", "plans", "plans/tasks"} {
+		path := filepath.Join(home, filepath.FromSlash(name))
+		switch info, err := os.Lstat(path); {
+		case errors.Is(err, fs.ErrNotExist) && name == "sessions":
+			return fmt.Errorf("%s is no home of nexus with anything saved: it has no sessions", home)
+		case err == nil && !info.IsDir():
+			return fmt.Errorf("%s is no directory of the home itself, so a server may use what is there: put the directory in the place of the link", path)
+		}
 	}
-	file, err := safefile.Open(path, os.O_RDWR|os.O_CREATE)
+	return cmp.Or(safefile.CheckHome(home), homeformat.Check(home))
+}
+
+// holdHome keeps servers from a home until release is called. The home is as checkImported wants it. Nothing is made there: a home without the
+// file that is locked has no server, and used says of one that has come since.
+func holdHome(home string) (release func(), used func() error, err error) {
+	if err := checkImported(home); err != nil {
+		return nil, nil, err
+	}
+	held, err := lockImported(home)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func() { held.Close() }, func() error {
+		if held != nil { // no server can have come
+			return nil
+		}
+		server, err := homelock.Find(home)
+		if err == nil && server.Runs {
+			err = fmt.Errorf("a server of %s was started meanwhile, and has the same agents: stop it, by nexus-rpc --home %[1]s shutdown", home)
+		}
+		return err
+	}, nil
+}
+
+// lockImported locks a home as its server does; nil if the file is not there.
+func lockImported(home string) (*os.File, error) {
+	file, err := safefile.Open(homelock.Path(home), os.O_RDWR)
+	if errors.Is(err, syscall.EROFS) {
+		file, err = safefile.Open(homelock.Path(home), os.O_RDONLY)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("lock the home: %w", err)
 	}
@@ -104,7 +146,7 @@ func holdHome(home string) (release func(), err error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return func() { file.Close() }, nil
+	return file, nil
 }
 
 func clusterImportCommand(app *cli.App) *cobra.Command {
