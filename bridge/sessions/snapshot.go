@@ -177,6 +177,15 @@ func (c *Catalogue) measure(id string) (*snapshot, error) {
 	return c.measureHeld(id)
 }
 
+// Whole says why the files of a session, with what belongs to it, cannot be handed over by Snapshot: an *Error. It opens them, and reads what tells how they fit.
+func (c *Catalogue) Whole(id string) error {
+	s, err := c.measure(id)
+	if err == nil {
+		s.close()
+	}
+	return err
+}
+
 // measureHeld is measure while no change of the sessions is under way.
 func (c *Catalogue) measureHeld(id string) (_ *snapshot, err error) {
 	if err := c.finishChange(); err != nil {

@@ -6,28 +6,33 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/backup"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol/safefile"
+	"nexus.internal/protocol/textcut"
 	"nexus.internal/supervisor/cluster/replicated"
 )
 
 const (
 	// clusterSocket is the name of the socket at which a machine of a cluster is asked for a backup, or to bring in a home, in run.
 	clusterSocket = "cluster"
-	// The answer has how many sessions it has in a header, and the agents of which the machines have nothing yet.
-	savedHeader, withoutHeader = "X-Sessions", "X-Without"
-	// maxWithout bounds what is told of the latter, in bytes.
+	// The answer has how many sessions it has in a header, the agents of which the machines have nothing yet, and those of which what they have
+	// cannot be read, with the reasons.
+	savedHeader, withoutHeader, lostHeader = "X-Sessions", "X-Without", "X-Lost"
+	// maxWithout bounds what is told of either of the latter, in bytes.
 	maxWithout = 2000
 )
 
@@ -55,7 +60,13 @@ func (s *clusterSaver) save(ctx context.Context, w http.ResponseWriter) (err err
 	if err := os.MkdirAll(home.SessionsDir(), 0o700); err != nil {
 		return err
 	}
-	saved, without, err := s.kept.Save(ctx, home.SessionsDir(), filepath.Join(scratch.Path(), "coming"))
+	catalogue := sessions.NewReader(string(home))
+	saved, err := s.kept.Save(ctx, home.SessionsDir(), filepath.Join(scratch.Path(), "coming"), func(agent string) (there bool, err error) {
+		if !catalogue.Exists(agent) {
+			return false, nil
+		}
+		return true, catalogue.Whole(agent)
+	})
 	if err != nil {
 		return err
 	}
@@ -71,9 +82,13 @@ func (s *clusterSaver) save(ctx context.Context, w http.ResponseWriter) (err err
 	if err != nil {
 		return err
 	}
-	names := strings.Join(without, ", ")
-	w.Header().Set(savedHeader, strconv.Itoa(saved))
-	w.Header().Set(withoutHeader, names[:min(len(names), maxWithout)])
+	lost := slices.Sorted(maps.Keys(saved.Lost))
+	for i, name := range lost {
+		lost[i] = fmt.Sprintf("%s (%s)", name, strings.ReplaceAll(saved.Lost[name].Error(), string(home)+string(filepath.Separator), ""))
+	}
+	w.Header().Set(savedHeader, strconv.Itoa(saved.Agents))
+	w.Header().Set(withoutHeader, textcut.Head(strings.Join(saved.Without, ", "), maxWithout))
+	w.Header().Set(lostHeader, textcut.Line(strings.Join(lost, ", "), maxWithout))
 	w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
 	_, _ = io.Copy(w, io.NewSectionReader(packed, 0, size)) // the client finds out that it is cut off
 	return nil
@@ -85,7 +100,8 @@ func clusterBackupCommand(app *cli.App) *cobra.Command {
 		Short: "Save the agents of all machines in a file, while they work",
 		Long: "Saves what the machines of the cluster keep of all agents in FILE, a tar.gz archive that only you can read: sessions, images\n" +
 			"and records, of each agent as they were at one moment. The server of --home must run; any machine will do. FILE must not\n" +
-			"exist. nexus cluster restore makes a home of it, with which the first machine of another cluster is started.\n" +
+			"exist. Agents of which what is kept cannot be read are named, and missing: the exit code is 1 then. nexus cluster\n" +
+			"restore makes a home of it, with which the first machine of another cluster is started.\n" +
 			"Configurations, keys, plans and audit logs are not in it: save these by nexus backup, on each machine.",
 		Args: cli.Args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -156,7 +172,11 @@ func saveCluster(ctx context.Context, app *cli.App, path string) (err error) {
 			return err
 		}
 	}
-	return app.Printf("%s: %s sessions, %d bytes of the cluster\n", path, answer.Header.Get(savedHeader), n)
+	err = app.Printf("%s: %s sessions, %d bytes of the cluster\n", path, answer.Header.Get(savedHeader), n)
+	if lost := answer.Header.Get(lostHeader); err == nil && lost != "" {
+		err = fmt.Errorf("%s lacks agents of which what the machines keep cannot be read: %s", path, lost)
+	}
+	return err
 }
 
 // askMachine asks the server of a home at its socket.

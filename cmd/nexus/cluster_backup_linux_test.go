@@ -1,6 +1,8 @@
 package main_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -88,4 +90,65 @@ func TestClusterBackup(t *testing.T) {
 	for _, s := range []*live{y, x, b, a} {
 		s.end()
 	}
+}
+
+// An agent whose first start failed is in a backup as it was saved. One of which what is kept cannot be read is named, and the others are there.
+func TestClusterBackupOfSome(t *testing.T) {
+	t.Parallel()
+	shared, dir := t.TempDir(), t.TempDir()
+	files := initCluster(t, clusterAddresses(t, "x", "y")...)
+	x := newMachine(t, filepath.Join(files, "x"), "--shared-path", shared)
+	y := newMachine(t, filepath.Join(files, "y"), "--shared-path", shared)
+	x.untilNodes("x up, y up")
+	for _, agent := range []string{"good", "bad"} {
+		x.createIn(agent, shared)
+		if answer := x.send(agent, "My name is Alice"); !strings.Contains(answer, "Alice") {
+			t.Fatal(answer)
+		}
+	}
+	old := filepath.Join(dir, "old")
+	session := `{"type":"session","version":1,"session_id":"3bf9fb70-1ca4-4755-8e91-cbf5f4576247","name":"odd","created_at":"2026-11-30T02:35:30Z"}
+{"type":"settings","model":"x","provider":"offline","cwd":"/","permissions":{"preset":"nosuchpreset"},"at":"2026-11-30T02:35:30Z"}
+`
+	if err := errors.Join(os.MkdirAll(filepath.Join(old, "sessions"), 0o700), os.WriteFile(filepath.Join(old, "sessions", "odd.jsonl"), []byte(session), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	x.wantImported(false, map[string]string{"odd": "brought odd"}, old)
+	if answer := x.call("/agent/odd", "send", `{"content":"hi"}`); !gjson.Get(answer, "error").Exists() {
+		t.Fatalf("it starts, so this proves nothing: %s", answer)
+	}
+	number := 0
+	save := func() (file, said string, err error) {
+		number++
+		file = filepath.Join(dir, fmt.Sprintf("%d.tar.gz", number))
+		out, err := exec.Command(filepath.Join(programs, "nexus"), "cluster", "backup", file, "--home", y.home).CombinedOutput()
+		return file, string(out), err
+	}
+	if _, said, err := save(); err != nil || !strings.Contains(said, "3 sessions") {
+		t.Errorf("with an agent that did not start: %v: %s", err, said)
+	}
+	x.call("/agent/bad", "destroy_agent", `{}`)
+	records, err := filepath.Glob(filepath.Join(x.home, "sessions", "bad.records", "*.jsonl"))
+	if err != nil || len(records) != 1 {
+		t.Fatalf("%q, %v", records, err)
+	}
+	if err := os.WriteFile(records[0], []byte("damaged\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := eventually(t, "what is damaged is shipped, and named", func() (string, error) {
+		file, said, err := save()
+		if err == nil || !strings.Contains(said, "2 sessions") || !strings.Contains(said, file+" lacks agents of which what the machines keep cannot be read: bad (session bad: ") {
+			return "", fmt.Errorf("%w: %s", err, said)
+		}
+		return file, nil
+	})
+	home := filepath.Join(dir, "restored")
+	if out, err := exec.Command(filepath.Join(programs, "nexus"), "cluster", "restore", file, "--home", home).CombinedOutput(); err != nil || !strings.Contains(string(out), "2 sessions") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if bad, _ := filepath.Glob(filepath.Join(home, "sessions", "bad*")); len(bad) > 0 {
+		t.Errorf("of what is damaged there is %q", bad)
+	}
+	y.end()
+	x.end()
 }

@@ -35,6 +35,7 @@ func TestMirror(t *testing.T) {
 		"LostAnswers":                    testLostAnswers,
 		"MinorityShipsNothing":           testMinorityShipsNothing,
 		"ReplacedFilesAreForgotten":      testReplacedFilesAreForgotten,
+		"EmptyDirectories":               testEmptyDirectories,
 		"HostileFiles":                   testHostileFiles,
 		"LaterFormat":                    testLaterFormat,
 	} {
@@ -275,6 +276,27 @@ func testOneOwnerAfterAnother(t *testing.T, machines []*clustertest.Machine) {
 	err := stream(t, machines[2]).Save(within(t), Options{Agent: t.Name(), Root: t.TempDir(), Paths: paths, Scratch: filepath.Join(t.TempDir(), "scratch")})
 	if !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), want) {
 		t.Errorf("it is saved: %v", err)
+	}
+}
+
+// A directory whose last file is gone is gone, too: records without a segment would be damaged ones.
+func testEmptyDirectories(t *testing.T, machines []*clustertest.Machine) {
+	root, other := t.TempDir(), t.TempDir()
+	first := take(t, machines[0], 1, root)
+	for _, name := range []string{"worker.jsonl", "worker.records/1", "worker.images/a/b", "worker.images/a/c"} {
+		write(t, root, name, "text")
+	}
+	ship(t, first)
+	if err := errors.Join(os.RemoveAll(filepath.Join(root, "worker.records")), os.Remove(filepath.Join(root, "worker.images", "a", "b"))); err != nil {
+		t.Fatal(err)
+	}
+	ship(t, first)
+	if err := take(t, machines[1], 2, other).Restore(within(t), nil); err != nil {
+		t.Fatal(err)
+	}
+	same(t, tree(t, other), map[string]string{"worker.jsonl": "text", "worker.images/a/c": "text"})
+	if _, err := os.Lstat(filepath.Join(other, "worker.records")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of the directory without files there is something: %v", err)
 	}
 }
 

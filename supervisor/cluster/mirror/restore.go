@@ -112,8 +112,13 @@ func (l *layout) take(head message, pieces [][]byte) error {
 		if !l.m.ours(c.Path) {
 			return fmt.Errorf("the file %q is none of the agent's", c.Path)
 		}
-		if err := apply(filepath.Join(l.dir, to, c.Path), c, pieces[i]); err != nil {
+		path, top := filepath.Join(l.dir, to, c.Path), filepath.Join(l.dir, to)
+		if err := apply(path, c, pieces[i]); err != nil {
 			return err
+		}
+		if c.Gone { // directories are not shipped: one without files is none
+			for dir := filepath.Dir(path); dir != top && os.Remove(dir) == nil; dir = filepath.Dir(dir) {
+			}
 		}
 	}
 	if !head.Complete {

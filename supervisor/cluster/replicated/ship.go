@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -248,28 +249,49 @@ func (s *Store) shipSaved(ctx context.Context, name string) error {
 	return nil
 }
 
-// Save lays out what the machines have of all agents below a directory, of each as it was at one moment, and returns how many these are and those
-// of which nothing was shipped yet. Scratch is a directory in its file system that is made when it is needed.
-func (s *Store) Save(ctx context.Context, dir, scratch string) (saved int, without []string, err error) {
+// Saved says what became of the agents in a Save.
+type Saved struct {
+	Agents  int      // how many are laid out
+	Without []string // those of which nothing was shipped yet, sorted
+	// Lost are those of which what was shipped cannot be read, with the reasons. Nothing of them is laid out.
+	Lost map[string]error
+}
+
+// Save lays out what the machines have of all agents below a directory, of each as it was at one moment. Check says whether there is a session
+// in what was laid out of one, and why it cannot be used; then it is removed again. Scratch is a directory in its file system that is made when it is needed. An error is of the cluster or the disk.
+func (s *Store) Save(ctx context.Context, dir, scratch string, check func(agent string) (there bool, err error)) (saved Saved, err error) {
 	if err := s.node.Check(); err != nil {
-		return 0, nil, err
+		return saved, err
 	}
+	saved.Lost = map[string]error{}
 	for name := range s.node.Claims() {
 		if isTemp(name) {
 			continue
 		}
 		there, err := s.SaveOne(ctx, name, dir, scratch)
+		if err != nil && !errors.Is(err, mirror.ErrUnreadable) {
+			return saved, err
+		}
+		if there {
+			there, err = check(name)
+		}
 		switch {
 		case err != nil:
-			return saved, without, err
+			saved.Lost[name] = err
 		case there:
-			saved++
+			saved.Agents++
+			continue
 		default:
-			without = append(without, name)
+			saved.Without = append(saved.Without, name)
+		}
+		for _, path := range paths(name) {
+			if err := os.RemoveAll(filepath.Join(dir, path)); err != nil {
+				return saved, err
+			}
 		}
 	}
-	slices.Sort(without)
-	return saved, without, nil
+	slices.Sort(saved.Without)
+	return saved, nil
 }
 
 // SaveOne is Save of one agent; there is false if nothing was shipped of it.
