@@ -31,7 +31,7 @@ func ReadCertificate(certFile, keyFile string) (*Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the certificate: %w", err)
 	}
-	private, err := readPrivate(keyFile)
+	private, err := safefile.ReadSecret(keyFile, maxPEM)
 	if err != nil {
 		return nil, fmt.Errorf("read the key of the certificate: %w", err)
 	}
@@ -51,25 +51,6 @@ func ReadCertificate(certFile, keyFile string) (*Certificate, error) {
 		leaf: leaf, address: auth.CertificateAddress(leaf.Raw),
 		config: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}},
 	}, nil
-}
-
-// readPrivate reads a private key as the keys of clients are read: others must neither know it nor have put it there.
-func readPrivate(path string) ([]byte, error) {
-	f, err := safefile.OpenLinked(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("the mode of %s is %04o, so others may use it: run chmod 600 %[1]s", path, info.Mode().Perm())
-	case !safefile.OursOrRoots(info):
-		return nil, fmt.Errorf("%s is another user's, who may know the key or have put it there: %s", path, safefile.AsOwner(info))
-	}
-	return safefile.ReadAll(f, maxPEM)
 }
 
 // soon is how long before its end a certificate is warned of.

@@ -178,7 +178,7 @@ func (c *Catalogue) measure(id string) (*snapshot, error) {
 }
 
 // Whole says why the files of a session, with what belongs to it, cannot be handed over by Snapshot: an *Error. It opens them, and reads what tells how they fit.
-func (c *Catalogue) Whole(id string) error {
+func Whole(c *Catalogue, id string) error {
 	s, err := c.measure(id)
 	if err == nil {
 		s.close()

@@ -20,6 +20,7 @@ import (
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol/format"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/cluster/identity"
@@ -172,7 +173,7 @@ func (o *clusterOptions) completeNATS() error {
 	}
 	var err error
 	if o.credentials, err = filepath.Abs(o.credentials); err == nil {
-		_, err = os.Stat(o.credentials)
+		err = safefile.CheckSecret(o.credentials)
 	}
 	if err != nil {
 		return fmt.Errorf("--nats-creds: %w", err)

@@ -65,7 +65,7 @@ func (s *clusterSaver) save(ctx context.Context, w http.ResponseWriter) (err err
 		if !catalogue.Exists(agent) {
 			return false, nil
 		}
-		return true, catalogue.Whole(agent)
+		return true, sessions.Whole(catalogue, agent)
 	})
 	if err != nil {
 		return err

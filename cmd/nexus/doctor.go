@@ -26,6 +26,7 @@ const playPatience = time.Minute
 func doctorCommand(app *cli.App) *cobra.Command {
 	var child string
 	var online bool
+	var o clusterOptions
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what nexus needs of this machine, of its home and of its providers",
@@ -35,10 +36,12 @@ func doctorCommand(app *cli.App) *cobra.Command {
 			"is used is asked for one token, which may cost a fraction of a cent. Each finding is ok, warn or fail, with\n" +
 			"what to do. The exit status is 1 if one is fail. Nothing is changed.",
 		Args: cli.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd.Context(), app, child, online) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd.Context(), app, child, online, o) },
 	}
 	cmd.Flags().StringVar(&child, "child", "", "path of nexus-child (default: beside nexus, then on PATH)")
 	cmd.Flags().BoolVar(&online, "online", false, "ask a model of each provider for one token")
+	cmd.Flags().StringVar(&o.files, "cluster-files", "", "look at the `DIR` that nexus serve has by this flag, too")
+	cmd.Flags().StringVar(&o.credentials, "nats-creds", "", "look at the `FILE` that nexus serve has by this flag, too")
 	return cli.Without(cmd, "it looks at the server of the home", "port", "server", "ca")
 }
 
@@ -72,7 +75,7 @@ func (d *doctor) add(check, state, do, format string, args ...any) {
 // errFindings ends doctor with exit status 1: all has been said.
 var errFindings = errors.New("something that nexus needs is missing (fail)")
 
-func runDoctor(ctx context.Context, app *cli.App, child string, online bool) error {
+func runDoctor(ctx context.Context, app *cli.App, child string, online bool, o clusterOptions) error {
 	d := &doctor{app: app}
 	settled, err := app.Config()
 	if err != nil {
@@ -87,6 +90,7 @@ func runDoctor(ctx context.Context, app *cli.App, child string, online bool) err
 		d.server(ctx, string(settled.Home))
 		d.clock(string(settled.Home))
 	}
+	d.clusterFiles(o)
 	d.limits()
 	d.kernel()
 	d.processes()

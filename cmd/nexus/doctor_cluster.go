@@ -6,6 +6,8 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
+	"nexus.internal/protocol/safefile"
+	"nexus.internal/supervisor/cluster/identity"
 )
 
 // cluster looks at the machines that the home's server is one of, as it knows them; at nothing where it is in no cluster.
@@ -44,6 +46,28 @@ func (d *doctor) cluster(ctx context.Context, c *client.Client) {
 	}
 	if len(d.findings) == found {
 		d.add("cluster", isOK, "", "%s: %s, and this is %s", *all.Cluster, strings.Join(nodeNames(all), ", "), all.Node)
+	}
+}
+
+// clusterFiles looks at the files by which a machine of a cluster proves itself, if there are any: others must neither know them nor have put them there.
+func (d *doctor) clusterFiles(o clusterOptions) {
+	if o.files != "" {
+		said, err := identity.Read(o.files)
+		if err == nil {
+			_, err = identity.TLS(o.files, said.Machine)
+		}
+		if err != nil {
+			d.add("cluster", isFail, "do what it says, or make the files anew by nexus cluster init", "%v", err)
+		} else {
+			d.add("cluster", isOK, "", "%s is of the machine %s of %s, and nobody else can know or change it", o.files, said.Machine, said.Cluster)
+		}
+	}
+	if o.credentials != "" {
+		if err := safefile.CheckSecret(o.credentials); err != nil {
+			d.add("cluster", isFail, "do what it says", "%v", err)
+		} else {
+			d.add("cluster", isOK, "", "nobody else can know or change %s", o.credentials)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
 	"golang.org/x/sys/unix"
 )
@@ -112,6 +114,41 @@ func TestDoctorOfAReadOnlyHome(t *testing.T) {
 		want := "fail " + home + " lies on a file system that is mounted read-only"
 		if got := doctored(t, home, nil)["home"]; len(got) != 1 || got[0] != want {
 			t.Errorf("home: %q, want %q", got, want)
+		}
+	}
+}
+
+// The files by which a machine proves itself to others are looked at where they are named, and the server refuses what others could know or have made.
+func TestDoctorAndFilesOfCluster(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	files := filepath.Join(initCluster(t, "a=127.0.0.1:8766", "b=127.0.0.2:8766"), "a")
+	credentials := filepath.Join(t.TempDir(), "creds")
+	if err := os.WriteFile(credentials, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found := func() []string {
+		return doctored(t, home, nil, "--cluster-files", files, "--nats-creds", credentials)["cluster"]
+	}
+	want := []string{"ok " + files + " is of the machine a of nexus, and nobody else can know or change it", "ok nobody else can know or change " + credentials}
+	if diff := cmp.Diff(want, found()); diff != "" {
+		t.Errorf("as they should be (-want +got):\n%s", diff)
+	}
+	key := filepath.Join(files, "key.pem")
+	if err := errors.Join(os.Chmod(key, 0o644), os.Chmod(credentials, 0o640)); err != nil {
+		t.Fatal(err)
+	}
+	want = []string{
+		"fail the certificates of the machine: the mode of " + key + " is 0644, so others may use it: run chmod 600 " + key,
+		"fail the mode of " + credentials + " is 0640, so others may use it: run chmod 600 " + credentials,
+	}
+	if diff := cmp.Diff(want, found()); diff != "" {
+		t.Errorf("known to others (-want +got):\n%s", diff)
+	}
+	for _, flags := range [][]string{{"--cluster-files", files}, {"--cluster", "farm", "--machine", "a", "--nats", "nats://127.0.0.1:1", "--nats-creds", credentials}} {
+		cmd := exec.Command(filepath.Join(programs, "nexus"), append([]string{"serve", "0", "--home", home}, flags...)...)
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "so others may use it: run chmod 600") {
+			t.Errorf("serve %q: %v: %s", flags, err, out)
 		}
 	}
 }

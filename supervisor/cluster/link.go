@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
+
+	"nexus.internal/protocol/safefile"
 )
 
 // Engine is this machine's nexus-cluster. Each time it starts, it is somewhere else, with another token.
@@ -48,7 +49,7 @@ const SystemUser = "system"
 func ConnectTo(urls, credentials string, log *zap.Logger) (*Link, error) {
 	var options []nats.Option
 	if credentials != "" {
-		if _, err := os.Stat(credentials); err != nil {
+		if err := safefile.CheckSecret(credentials); err != nil {
 			return nil, fmt.Errorf("the credentials for NATS: %w", err)
 		}
 		options = append(options, nats.UserCredentials(credentials))

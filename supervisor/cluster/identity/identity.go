@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -32,11 +31,14 @@ type Spec struct {
 	Join    []string `json:"join"`   // of all machines, HOST:PORT
 }
 
-// Read reads which machine the directory is for.
+// Read reads which machine the directory is for. It refuses files that another user than ours and root may have put there, as TLS does.
 func Read(dir string) (Spec, error) {
 	var s Spec
 	path := filepath.Join(dir, specFile)
-	text, err := safefile.ReadLinked(path, maxBytes)
+	if err := safefile.CheckTrusted(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return s, err
+	}
+	text, err := safefile.ReadTrusted(path, maxBytes)
 	if err == nil {
 		if err = strict.Unmarshal(text, &s, strict.RejectUnknown); err != nil {
 			err = fmt.Errorf("%s: %w", path, err)
@@ -49,9 +51,12 @@ func Read(dir string) (Spec, error) {
 }
 
 // TLS is how the machine that the directory is for proves itself, and what it asks of the others. The certificate names the machine,
-// which is refused by that name once it is removed: it is for no other one.
+// which is refused by that name once it is removed: it is for no other one. The key is refused if others may know it.
 func TLS(dir, machine string) (*tls.Config, error) {
-	authority, err := safefile.ReadLinked(filepath.Join(dir, authorityFile), maxBytes)
+	if err := safefile.CheckTrusted(dir); err != nil {
+		return nil, fmt.Errorf("the certificates of the machine: %w", err)
+	}
+	authority, err := safefile.ReadTrusted(filepath.Join(dir, authorityFile), maxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("the certificates of the machine: %w", err)
 	}
@@ -59,15 +64,11 @@ func TLS(dir, machine string) (*tls.Config, error) {
 	if !pool.AppendCertsFromPEM(authority) {
 		return nil, fmt.Errorf("the certificates of the machine: %s has none", filepath.Join(dir, authorityFile))
 	}
-	key := filepath.Join(dir, keyFile)
-	if info, err := os.Stat(key); err == nil && info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("other users can read %s, by which this machine proves itself: chmod 600 %[1]s", key)
-	}
-	private, err := safefile.ReadLinked(key, maxBytes)
+	private, err := safefile.ReadSecret(filepath.Join(dir, keyFile), maxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("the certificates of the machine: %w", err)
 	}
-	public, err := safefile.ReadLinked(filepath.Join(dir, certFile), maxBytes)
+	public, err := safefile.ReadTrusted(filepath.Join(dir, certFile), maxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("the certificates of the machine: %w", err)
 	}

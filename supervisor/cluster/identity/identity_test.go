@@ -194,9 +194,12 @@ func TestRefused(t *testing.T) {
 // A directory that lacks something, or whose key others can read, is refused.
 func TestDamaged(t *testing.T) {
 	for want, harm := range map[string]func(dir string) error{
-		"chmod 600":             func(dir string) error { return os.Chmod(filepath.Join(dir, "key.pem"), 0o640) },
-		"key.pem: no such file": func(dir string) error { return os.Remove(filepath.Join(dir, "key.pem")) },
-		"has none":              func(dir string) error { return os.WriteFile(filepath.Join(dir, "ca.pem"), []byte("x"), 0o600) },
+		"a is 0770, so others may change what it says: look whether they have, then run chmod go-w": func(dir string) error { return os.Chmod(dir, 0o770) },
+		"ca.pem is 0620, so others may change what it says":                                         func(dir string) error { return os.Chmod(filepath.Join(dir, "ca.pem"), 0o620) },
+		"certificate.pem is 0602, so others":                                                        func(dir string) error { return os.Chmod(filepath.Join(dir, "certificate.pem"), 0o602) },
+		"chmod 600":                                                                                 func(dir string) error { return os.Chmod(filepath.Join(dir, "key.pem"), 0o640) },
+		"key.pem: no such file":                                                                     func(dir string) error { return os.Remove(filepath.Join(dir, "key.pem")) },
+		"has none":                                                                                  func(dir string) error { return os.WriteFile(filepath.Join(dir, "ca.pem"), []byte("x"), 0o600) },
 		"private key does not match": func(dir string) error {
 			return copyFile(filepath.Join(dir, "../b/key.pem"), filepath.Join(dir, "key.pem"))
 		},
@@ -225,6 +228,44 @@ func TestDamaged(t *testing.T) {
 	}
 	if _, err := identity.Read(t.TempDir()); err == nil || !strings.Contains(err.Error(), "nexus cluster init makes one") {
 		t.Errorf("an empty directory: %v", err)
+	}
+}
+
+// What another user owns is refused, as that user could be taken for the machine, or say which ones are let in.
+func TestForeign(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("root alone gives files away")
+	}
+	for _, name := range []string{".", "machine.json", "ca.pem", "certificate.pem", "key.pem"} {
+		dir := filepath.Join(t.TempDir(), "farm")
+		if _, err := identity.Init(dir, farm(t, "a=h:1", "b=h:2")); err != nil {
+			t.Fatal(err)
+		}
+		a := filepath.Join(dir, "a")
+		path := filepath.Join(a, name)
+		if err := os.Lchown(path, 12345, -1); err != nil {
+			t.Fatal(err)
+		}
+		_, err := identity.Read(a)
+		if err == nil {
+			_, err = identity.TLS(a, "a")
+		}
+		if err == nil || !strings.Contains(err.Error(), path+" is another user's") || !strings.Contains(err.Error(), "sudo -u '#12345'") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, name := range []string{".", "ca.pem", "ca-key.pem"} {
+		dir := filepath.Join(t.TempDir(), "farm")
+		if _, err := identity.Init(dir, farm(t, "a=h:1", "b=h:2")); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, name)
+		if err := os.Lchown(path, 12345, -1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := identity.Init(dir, farm(t, "c=h:3")); err == nil || !strings.Contains(err.Error(), path+" is another user's") {
+			t.Errorf("another machine of another user's %s: %v", name, err)
+		}
 	}
 }
 

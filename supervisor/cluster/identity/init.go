@@ -65,6 +65,9 @@ func Init(dir string, c Cluster) ([]Spec, error) {
 	if err := cluster.CheckName("cluster", c.Name); err != nil {
 		return nil, err
 	}
+	if err := safefile.CheckTrusted(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	before, err := machines(dir)
 	if err != nil {
 		return nil, err
@@ -173,6 +176,11 @@ type authority struct {
 func openAuthority(dir, name string, has bool) (*authority, error) {
 	a := &authority{}
 	if has {
+		for file, check := range map[string]func(path string) error{authorityFile: safefile.CheckTrusted, signerFile: safefile.CheckSecret} {
+			if err := check(filepath.Join(dir, file)); err != nil {
+				return nil, err
+			}
+		}
 		text, err := safefile.Read(filepath.Join(dir, authorityFile), maxBytes)
 		if err != nil {
 			return nil, err
