@@ -73,6 +73,13 @@ func OursOrRoots(info fs.FileInfo) bool {
 	return ok && (stat.Uid == 0 || int(stat.Uid) == os.Geteuid())
 }
 
+// SameOwner reports whether two files belong to one user.
+func SameOwner(a, b fs.FileInfo) bool {
+	one, ok := a.Sys().(*syscall.Stat_t)
+	other, too := b.Sys().(*syscall.Stat_t)
+	return ok && too && one.Uid == other.Uid
+}
+
 // AsOwner says how a command is run as the owner of a file, as in "run this as its owner
 // (sudo -u '#990' …)". info is of package os.
 func AsOwner(info fs.FileInfo) string {

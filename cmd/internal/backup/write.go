@@ -43,7 +43,10 @@ type Options struct {
 func Write(ctx context.Context, w io.Writer, home string, o Options) (Report, error) {
 	packed := gzip.NewWriter(w)
 	b := &writer{ctx: ctx, home: home, tar: tar.NewWriter(packed), now: time.Now().UTC(), narrowed: o.Narrowed}
-	err := b.all(o)
+	var err error
+	if b.of, err = os.Stat(home); err == nil {
+		err = b.all(o)
+	}
 	if err == nil {
 		err = errors.Join(b.tar.Close(), packed.Close())
 	}
@@ -56,6 +59,7 @@ func Write(ctx context.Context, w io.Writer, home string, o Options) (Report, er
 type writer struct {
 	ctx    context.Context //nolint:containedctx // of Write
 	home   string
+	of     fs.FileInfo // home
 	tar    *tar.Writer
 	now    time.Time
 	report Report
@@ -170,10 +174,32 @@ func (b *writer) opened(name string, open func(path string) (*os.File, error)) e
 	return b.add(sessions.File{Path: name, Size: info.Size(), Modified: info.ModTime(), ReaderAt: file})
 }
 
+// check refuses a file of the home of a user who is neither ours nor root, and to whom the file does not belong either: that user may have put a link in the
+// place of it, or of a directory on the way, to what our user alone may read. What stands in the home itself, and is no link, was put there.
+func (b *writer) check(f sessions.File) error {
+	file, ok := f.ReaderAt.(*os.File)
+	if !ok || safefile.OursOrRoots(b.of) {
+		return nil
+	}
+	info, err := file.Stat()
+	if err != nil || safefile.SameOwner(info, b.of) {
+		return err
+	}
+	if path.Dir(f.Path) == "." {
+		if there, err := os.Lstat(filepath.Join(b.home, f.Path)); err == nil && os.SameFile(info, there) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is a link, or in one, to what does not belong to the user whose home this is: remove the link, or %s", f.Path, safefile.AsOwner(b.of))
+}
+
 // add writes one file, without a last line that is not whole yet.
 func (b *writer) add(f sessions.File) error {
 	if !allowed(f.Path) {
 		return nil // what somebody else put among the files of a session
+	}
+	if err := b.check(f); err != nil {
+		return err
 	}
 	if f.Size > maxSize(f.Path) {
 		return fmt.Errorf("%s has %d bytes, and may have %d", f.Path, f.Size, maxSize(f.Path))
