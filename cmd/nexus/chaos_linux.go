@@ -151,8 +151,7 @@ func attackCluster(ctx context.Context, app *cli.App, o chaosOptions, notApart e
 	case !report.Passed():
 		return fmt.Errorf("a promise was broken: the homes and logs are in %s", o.dir)
 	case o.keep:
-		_, err = fmt.Fprintf(app.Stdout, "the homes and logs are in %s\n", o.dir)
-		return err
+		return app.Printf("the homes and logs are in %s\n", o.dir)
 	}
 	return nil
 }

@@ -100,7 +100,7 @@ func clusterInitCommand(app *cli.App) *cobra.Command {
 				return app.PrintValue(specs)
 			}
 			for _, s := range specs {
-				if _, err := fmt.Fprintf(app.Stdout, "%s (%s): nexus serve --cluster-files %s\n", s.Machine, s.Listen, filepath.Join(args[0], s.Machine)); err != nil {
+				if err := app.Printf("%s (%s): nexus serve --cluster-files %s\n", s.Machine, s.Listen, filepath.Join(args[0], s.Machine)); err != nil {
 					return err
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/go-json-experiment/json"
 	"github.com/spf13/pflag"
 
 	"nexus.internal/bridge/homelock"
@@ -118,4 +119,17 @@ func listenHere(ctx context.Context, o serveOptions, home string) (net.Listener,
 		user = "the nexus server of another home listens on"
 	}
 	return nil, fmt.Errorf("%s %s", user, cli.PortTaken(o.port))
+}
+
+// shownPath is a path as the server says it on stdout: as it is, or as a JSON string where a terminal would act on something in it.
+func shownPath(path string) string {
+	harmless := cli.Harmless(path, true)
+	if harmless == path {
+		return path
+	}
+	quoted, err := json.Marshal(path)
+	if err != nil { // it is no UTF-8, and so no JSON
+		return harmless
+	}
+	return cli.Harmless(string(quoted), true)
 }

@@ -248,7 +248,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 		return err
 	}
 	log.Info("server started", zap.String("address", at.local.Addr().String()), zap.Int("pid", os.Getpid()), zap.String("child", o.child))
-	if err := greeting.Write(app.Stdout, at.local.Addr().String(), at.remoteURL(), cfg.Home.KeyPath(port)); err != nil {
+	if err := greeting.Write(app.Stdout, at.local.Addr().String(), at.remoteURL(), shownPath(cfg.Home.KeyPath(port))); err != nil {
 		log.Warn("announce the server", zap.Error(err))
 	}
 	if err := group.Run(); err != nil && !errors.Is(err, errAsked) {

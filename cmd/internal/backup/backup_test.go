@@ -144,9 +144,9 @@ func TestHomeOfAnother(t *testing.T) {
 		"as it is":                {func(string, string) error { return nil }, ""},
 		"what root has put there": {func(home, _ string) error { return os.Chown(filepath.Join(home, "NEXUS.md"), 0, -1) }, ""},
 		"a link to root's":        {link("config.json", "NEXUS.md"), "config.json is a link, or in one, to what does not belong to the user whose home this is: remove the link, or run this as its owner (sudo -u '#12345' …)"},
-		"root's sessions": {link("sessions", "sessions"), "is a link, or in one"},
-		"root's plans":    {link("plans", "plans"), "is a link, or in one"},
-		"root's run":      {link("run", "run"), "run/signatures is a link, or in one"},
+		"root's sessions":         {link("sessions", "sessions"), "is a link, or in one"},
+		"root's plans":            {link("plans", "plans"), "is a link, or in one"},
+		"root's run":              {link("run", "run"), "run/signatures is a link, or in one"},
 	} {
 		home, _ := makeHome(t)
 		ours, _ := makeHome(t)

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/go-json-experiment/json"
 )
 
 const (
@@ -21,7 +23,7 @@ const (
 )
 
 // Write says where a server listens, as HOST:PORT, at which URL it does so for other machines ("" for nowhere), and which file has its
-// key. It is called once, when all is true, and nothing else is ever written to the server's stdout.
+// key, a path as it is, or as a JSON string. It is called once, when all is true, and nothing else is ever written to the server's stdout.
 func Write(w io.Writer, hostPort, remoteURL, keyFile string) error {
 	if remoteURL != "" {
 		remoteURL = remote + remoteURL + "\n"
@@ -39,7 +41,10 @@ func Read(r io.Reader) (url, keyFile string, err error) {
 			url = text
 		}
 		if text, ok := strings.CutPrefix(lines.Text(), key); ok && url != "" {
-			return url, text, nil
+			if strings.HasPrefix(text, `"`) {
+				err = json.Unmarshal([]byte(text), &text)
+			}
+			return url, text, err
 		}
 	}
 	return "", "", lines.Err()

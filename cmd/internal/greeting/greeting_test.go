@@ -16,6 +16,7 @@ func TestGreeting(t *testing.T) {
 		said.String():                                {"http://127.0.0.1:8765", "/home/x/server.key"},
 		"a warning\n" + said.String() + "more\n":     {"http://127.0.0.1:8765", "/home/x/server.key"},
 		"nexus listening on http://127.0.0.1:8765\n": {},
+		"nexus listening on http://127.0.0.1:8765\nkey file: \"/home/\\u001b[31m\\\"x\"\n": {"http://127.0.0.1:8765", "/home/\x1b[31m\"x"},
 		"": {},
 	} {
 		if url, key, err := greeting.Read(strings.NewReader(text)); err != nil || url != want[0] || key != want[1] {

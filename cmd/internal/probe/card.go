@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/protocol"
 )
 
@@ -113,17 +114,17 @@ func (c *Card) Lines() (lines []string, err error) {
 	return append(lines, strings.Split(kind, "\n")...), err
 }
 
-// SVG writes the card as a picture.
+// SVG writes the card as a picture. What a program says of itself may be anything: in XML no controls stand, nor the two that are no characters.
 func (c *Card) SVG(w io.Writer) error {
 	const line, left, value = 22, 20, 230
-	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "\ufffe", "\ufffd", "\uffff", "\ufffd")
 	var b strings.Builder
 	y := 34
 	for _, row := range c.rows() {
 		if row[1] == "" {
 			continue
 		}
-		fmt.Fprintf(&b, `<text x="%d" y="%d" fill="#667">%s</text><text x="%d" y="%d" fill="#112">%s</text>`+"\n", left, y, escape.Replace(row[0]), value, y, escape.Replace(row[1]))
+		fmt.Fprintf(&b, `<text x="%d" y="%d" fill="#667">%s</text><text x="%d" y="%d" fill="#112">%s</text>`+"\n", left, y, escape.Replace(row[0]), value, y, escape.Replace(cli.Harmless(row[1], true)))
 		y += line
 	}
 	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="640" height="%d" font-family="sans-serif" font-size="14">`+"\n"+
