@@ -44,7 +44,7 @@ func TestAgentsAskElsewhere(t *testing.T) {
 		{"trusted", `get_messages {"agent_id":"far"}`, `trusted did not create far`},
 		{"trusted", `send {"agent_id":"far","content":"hello","when_busy":"steer"}`, `it cannot steer it`},
 		{"trusted", `send {"agent_id":"stopped","content":"hello"}`, `stopped does not run and trusted did not create it`},
-		{"trusted", `destroy_agent {"agent_id":"far"}`, `no agent of that name runs`},
+		{"trusted", `destroy_agent {"agent_id":"far"}`, `the machine b has far: an agent can ask for destroy_agent of agents on its own machine alone`},
 		{"trusted", `shutdown {"agent_id":"far"}`, `an agent cannot ask for shutdown`},
 		{"trusted", `create_agent {"agent_id":"new","place":{"node":"b"}}`, `an agent creates agents on its own machine`},
 	} {

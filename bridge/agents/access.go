@@ -94,7 +94,10 @@ func (a Access) permitAgent(ctx context.Context, by rpc.Principal, m api.Method,
 	case api.AnyAgent:
 		return nil
 	case api.Created:
-		if !there(a.r, target) { // none of this machine, of which alone they are told
+		if !there(a.r, target) {
+			if machine := elsewhere(a.r, target); machine != "" { // a method of an agent is that machine's to permit
+				return api.Denied("the machine %s has %s: an agent can ask for %s of agents on its own machine alone", machine, target, m.Name)
+			}
 			return rpc.AgentNotFound(target, supervisor.ErrNotFound)
 		}
 		if _, err := a.r.o.Supervisor.Agent(target); err != nil {

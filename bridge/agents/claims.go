@@ -62,6 +62,17 @@ type Claims interface {
 	Forget(ctx context.Context, agent string) error
 }
 
+// elsewhere is the other machine that has an agent, as it is known here; "" for none.
+func elsewhere(r *Registry, id string) string {
+	if r.o.Claims == nil {
+		return ""
+	}
+	if machine, known := r.o.Claims.Owner(id); known && machine != r.o.Claims.Self() {
+		return machine
+	}
+	return ""
+}
+
 // claimedElsewhere is the error of an agent that is to be started.
 func claimedElsewhere(e *rpc.ClaimedError) error {
 	return &api.Error{

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,6 +73,14 @@ func (p *probing) run(ctx context.Context, command []string) error {
 	}
 	if _, err := exec.LookPath(command[0]); err != nil {
 		return fmt.Errorf("there is no program %s: install it, or name it by its path", command[0])
+	}
+	if strings.ContainsRune(command[0], filepath.Separator) { // else it is found on PATH; it runs in the probe's own directory, and agents in theirs
+		path, err := filepath.Abs(command[0])
+		if err != nil {
+			return err
+		}
+		command = slices.Concat([]string{path}, command[1:])
+		program.Command = command
 	}
 	child, err := findChild(p.child)
 	if err != nil {

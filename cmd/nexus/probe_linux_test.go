@@ -55,7 +55,8 @@ func TestProbe(t *testing.T) {
 		t.Fatal(err)
 	}
 	picture := filepath.Join(dir, "card.svg")
-	cmd := exec.CommandContext(t.Context(), filepath.Join(programs, "nexus"), "probe", "--protocol", "pipe", "--json", "--svg", picture, "--", agent)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(programs, "nexus"), "probe", "--protocol", "pipe", "--json", "--svg", picture, "--", "./chat-agent") // which is here, and runs elsewhere
+	cmd.Dir = dir
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
