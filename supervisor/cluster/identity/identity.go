@@ -53,7 +53,7 @@ func Read(dir string) (Spec, error) {
 // TLS is how the machine that the directory is for proves itself, and what it asks of the others. The certificate names the machine,
 // which is refused by that name once it is removed: it is for no other one. The key is refused if others may know it.
 func TLS(dir, machine string) (*tls.Config, error) {
-	if err := safefile.CheckTrusted(dir); err != nil {
+	if err := safefile.CheckTrusted(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // then the first file says so
 		return nil, fmt.Errorf("the certificates of the machine: %w", err)
 	}
 	authority, err := safefile.ReadTrusted(filepath.Join(dir, authorityFile), maxBytes)
