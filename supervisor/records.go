@@ -41,6 +41,8 @@ type Records interface {
 	Accept(id string, digest [sha256.Size]byte) error
 	// End records the outcome of r.TurnID.
 	End(r Result)
+	// Overwritten is how often something was written over since they were opened, as the disk took no more, rather than appended.
+	Overwritten() uint64
 	// Settle returns once all that was recorded is wherever it is kept. The error is ErrMoved, ErrNoRoom or ErrNoMajority: no outcome is
 	// to be told that was recorded last, as there may be another one elsewhere.
 	Settle() error
@@ -79,6 +81,7 @@ func (NoRecords) Find(...string) (map[string]Result, error)                     
 func (NoRecords) Adopt(string, [sha256.Size]byte) error                         { return nil }
 func (NoRecords) Accept(string, [sha256.Size]byte) error                        { return nil }
 func (NoRecords) End(Result)                                                    {}
+func (NoRecords) Overwritten() uint64                                           { return 0 }
 func (NoRecords) Settle() error                                                 { return nil }
 func (NoRecords) Origin() Origin                                                { return Origin{} }
 func (NoRecords) Close() error                                                  { return nil }

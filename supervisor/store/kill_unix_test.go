@@ -221,7 +221,11 @@ func limited(dir, _ string) error {
 		n++
 		r.Append(note(n, 100))
 	}
+	over := r.Overwritten()
 	r.End(completed(open[0], strings.Repeat("yes", 1000)))
+	if r.Overwritten() == over {
+		return errors.New("it is not said that the outcome stands where something stood before")
+	}
 	crash := &supervisor.CrashError{Incarnation: 1, Cause: strings.Repeat("\x01", 5000), Exit: &supervisor.Exit{Code: 3, Stderr: strings.Repeat("e", 4096)}}
 	r.End(supervisor.Result{TurnID: open[1], Outcome: supervisor.Crashed, Err: crash})
 	if now, err := os.Stat(end); err != nil || now.Size() != info.Size() {

@@ -126,8 +126,8 @@ type Options struct {
 	// need not exist.
 	Root  string
 	Paths []string
-	// Growing are those of Paths to which is only appended, or which are replaced: of what the others have, only the end is
-	// compared.
+	// Growing are those of Paths, or what lies in them, to which is only appended, or which are replaced, but for what stands in the first 16 KiB: of what the others
+	// have, that and the end are compared, unless [Mirror.Compare] says otherwise.
 	Growing []string
 	// Scratch is a directory of mirrors alone, in the file system of Root: what lies in it is removed. It is made
 	// when it is needed.
@@ -152,6 +152,7 @@ type Mirror struct {
 	whole   bool  // the files were shipped whole by us
 	sent    int64 // bytes since they were
 	about   jsontext.Value
+	all     bool // the next Sync compares all
 }
 
 // Take makes this machine the one whose messages are taken, unless a later owner is known, which is [ErrFenced]. What the
@@ -211,6 +212,13 @@ func (m *Mirror) About(about jsontext.Value) error {
 	defer m.mu.Unlock()
 	m.about = about
 	return nil
+}
+
+// Compare has the next Sync compare all that growing files have: something was written over.
+func (m *Mirror) Compare() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all = true
 }
 
 // retry asks until there is an answer that is none of a majority that is missing, or ctx ends.
@@ -308,8 +316,11 @@ func (m *Mirror) purge(ctx context.Context) error {
 }
 
 // ours reports whether a path is one that is mirrored.
-func (m *Mirror) ours(path string) bool {
-	return filepath.IsLocal(path) && slices.ContainsFunc(m.o.Paths, func(p string) bool {
+func (m *Mirror) ours(path string) bool { return filepath.IsLocal(path) && among(path, m.o.Paths) }
+
+// among reports whether a path is one of some, or lies in one.
+func among(path string, some []string) bool {
+	return slices.ContainsFunc(some, func(p string) bool {
 		return path == p || strings.HasPrefix(path, p+string(filepath.Separator))
 	})
 }

@@ -35,6 +35,7 @@ func TestMirror(t *testing.T) {
 		"LostAnswers":                    testLostAnswers,
 		"MinorityShipsNothing":           testMinorityShipsNothing,
 		"ReplacedFilesAreForgotten":      testReplacedFilesAreForgotten,
+		"WrittenOver":                    testWrittenOver,
 		"EmptyDirectories":               testEmptyDirectories,
 		"HostileFiles":                   testHostileFiles,
 		"LaterFormat":                    testLaterFormat,
@@ -277,6 +278,51 @@ func testOneOwnerAfterAnother(t *testing.T, machines []*clustertest.Machine) {
 	if !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), want) {
 		t.Errorf("it is saved: %v", err)
 	}
+}
+
+// What is written over in a file that grows is shipped at once where it stands in its first block or its last one, else once that is said.
+func testWrittenOver(t *testing.T, machines []*clustertest.Machine) {
+	root := t.TempDir()
+	write(t, root, "worker.records/1", strings.Repeat("0123456789abcde\n", 4<<10)) // four blocks
+	first, err := stream(t, machines[0]).Take(within(t), Options{
+		Agent: t.Name(), Epoch: 1, Root: root, Paths: paths, Growing: []string{"worker.records"}, Scratch: filepath.Join(t.TempDir(), "scratch"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(first.Close)
+	ship(t, first)
+	over := func(at int64) {
+		t.Helper()
+		f, err := os.OpenFile(filepath.Join(root, "worker.records", "1"), os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.WriteAt([]byte("WRITTEN OVER"), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	saved := func() map[string]string {
+		t.Helper()
+		dir := t.TempDir()
+		if err := stream(t, machines[1]).Save(within(t), Options{Agent: t.Name(), Root: dir, Paths: paths, Scratch: filepath.Join(t.TempDir(), "scratch")}); err != nil {
+			t.Fatal(err)
+		}
+		return tree(t, dir)
+	}
+	for _, at := range []int64{0, 60 << 10} {
+		over(at)
+		ship(t, first)
+		same(t, saved(), tree(t, root))
+	}
+	before := saved()
+	over(20 << 10)
+	ship(t, first)
+	same(t, saved(), before)
+	first.Compare()
+	ship(t, first)
+	same(t, saved(), tree(t, root))
 }
 
 // A directory whose last file is gone is gone, too: records without a segment would be damaged ones.

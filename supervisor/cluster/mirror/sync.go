@@ -26,6 +26,7 @@ func (m *Mirror) Sync(ctx context.Context) error {
 	if err := m.sync(ctx); err != nil {
 		return fmt.Errorf("mirror %s: %w", m.o.Agent, err)
 	}
+	m.all = false
 	return nil
 }
 
@@ -143,13 +144,14 @@ func (b *batch) file(ctx context.Context, path string) error {
 	}
 	before, known := b.m.shipped[path]
 	now := before.found(info)
-	if known && now.settled && before.settled {
+	if known && now.settled && before.settled && !b.m.all {
 		return nil
 	}
 	if !known || before.id != now.id || before.size > now.size {
 		before = shipped{}
 	}
-	if slices.Contains(b.m.o.Growing, path) {
+	grows := among(path, b.m.o.Growing)
+	if grows {
 		if has, err := before.ends(f); err != nil {
 			return err
 		} else if !has {
@@ -157,10 +159,12 @@ func (b *batch) file(ctx context.Context, path string) error {
 		}
 	}
 	now.sums = slices.Clone(before.sums)
-	if !slices.Contains(b.m.o.Growing, path) {
-		if err := b.patches(ctx, f, path, before, &now); err != nil {
-			return err
-		}
+	compared := len(now.sums)
+	if grows && !b.m.all {
+		compared = min(compared, 1)
+	}
+	if err := b.patches(ctx, f, path, before, &now, compared); err != nil {
+		return err
 	}
 	return b.rest(ctx, f, path, before.size, now)
 }
@@ -194,10 +198,10 @@ func (b *batch) rest(ctx context.Context, f *os.File, path string, at int64, now
 	return nil
 }
 
-// patches ships the blocks that have changed of what the others have of a file.
-func (b *batch) patches(ctx context.Context, f *os.File, path string, before shipped, now *shipped) error {
+// patches ships those of the first blocks that have changed of what the others have of a file.
+func (b *batch) patches(ctx context.Context, f *os.File, path string, before shipped, now *shipped, blocks int) error {
 	block := make([]byte, blockBytes)
-	for i := range now.sums {
+	for i := range blocks {
 		at := int64(i) * blockBytes
 		n, err := f.ReadAt(block[:min(blockBytes, before.size-at)], at)
 		if err != nil && err != io.EOF {

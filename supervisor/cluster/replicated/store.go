@@ -91,7 +91,16 @@ type agent struct {
 	open   atomic.Bool                   // its records are
 	looks  string                        // what its files looked like when they were shipped last, while they are
 	list   atomic.Pointer[accepted.List] // nil while prompts are accepted by shipping the files
+	over   uint64                        // how often what is in the records was written over when that was looked at last
 	taken  note                          // of a takeover, from which the agent's is made when its files are here; of mu
+}
+
+// compare has all be compared that the others have of the records, unless nothing was written over since. mu is held.
+func (a *agent) compare(over uint64) {
+	if over != a.over && a.mirror != nil {
+		a.mirror.Compare()
+	}
+	a.over = over
 }
 
 // New returns a Store that is to be started.
@@ -202,6 +211,10 @@ func (s *Store) Open(name string, fresh bool) (supervisor.Records, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a.mirror != nil {
+		a.mirror.Compare() // what was not closed well was mended
+	}
+	a.over = 0
 	s.lists.take(s.hurry, name, a, kept, fresh, s.notes.get(name).From != "")
 	if !fresh { // what it says of earlier turns is known elsewhere before it is told, and so is from where on numbers of events are given here
 		if err := s.ship(ctx, name, a); err != nil {
@@ -250,6 +263,7 @@ func (r *records) Settle() error {
 func (r *records) shipped(ctx context.Context) error {
 	r.a.mu.Lock()
 	defer r.a.mu.Unlock()
+	r.a.compare(r.Overwritten())
 	return r.s.reason(r.s.ship(ctx, r.name, r.a))
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -35,6 +36,8 @@ type Log struct {
 	dir      string
 	snapshot Snapshot
 	first    uint64 // Last
+
+	overwritten atomic.Uint64 // see Overwritten
 
 	files    sync.Mutex // guards what follows, taken before mu; held while the disk works
 	segments []Segment  // oldest first; the last one is written to

@@ -132,6 +132,7 @@ func (l *Log) WriteRoom(line []byte) error {
 		return errors.New("there is no room for it")
 	}
 	at := l.rooms[0]
+	l.overwritten.Add(1)
 	whole := slices.Concat(line[:len(line)-1], emptyRoom[len(line)-1:])
 	if _, err := l.file.WriteAt(whole[1:], at+1); err != nil {
 		return err
@@ -142,6 +143,9 @@ func (l *Log) WriteRoom(line []byte) error {
 	l.rooms = l.rooms[1:]
 	return nil
 }
+
+// Overwritten is how often something was written, or cut off, before the end of what was written. The header of a segment, which is written over, is not counted.
+func (l *Log) Overwritten() uint64 { return l.overwritten.Load() }
 
 // Later has a line written before whatever is written next. The caller bounds them.
 func (l *Log) Later(line []byte) {
@@ -303,12 +307,14 @@ func (l *Log) put(lines []byte) error {
 	}
 	end := l.end()
 	if l.spoiled {
+		l.overwritten.Add(1)
 		if err := l.file.Truncate(end.Size); err != nil {
 			return err
 		}
 		l.spoiled = false
 	}
 	if _, err := l.file.WriteAt(lines, end.Size); err != nil {
+		l.overwritten.Add(1)
 		l.spoiled = l.file.Truncate(end.Size) != nil
 		return err
 	}
