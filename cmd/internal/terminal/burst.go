@@ -41,11 +41,13 @@ func (m *model) hold(k tea.KeyPressMsg) bool {
 }
 
 // release has the input take what was held.
-func (m *model) release() {
-	if text := m.burst.text; text != "" {
-		m.burst.text = ""
-		m.input, _ = m.input.Update(tea.PasteMsg{Content: text})
+func (m *model) release() tea.Cmd {
+	text := m.burst.text
+	if text == "" {
+		return nil
 	}
+	m.burst.text = ""
+	return m.paste(text)
 }
 
 // gather begins a pause, if there is none, after a key of text.

@@ -118,9 +118,7 @@ func (m *model) retype() (do tea.Cmd) {
 		if m.hold(k) {
 			continue
 		}
-		m.release()
-		do = tea.Batch(do, m.keys(k))
+		do = tea.Batch(do, m.release(), m.keys(k))
 	}
-	m.release()
-	return do
+	return tea.Batch(do, m.release())
 }

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -59,7 +60,7 @@ func newModel(t *talk, h *history, k *Keyboard) *model {
 	m := &model{t: t, history: h, keyboard: k, input: textarea.New()}
 	m.input.Prompt, m.input.ShowLineNumbers, m.input.Placeholder = "", false, ""
 	m.input.DynamicHeight, m.input.MaxHeight, m.input.MinHeight, m.input.CharLimit = true, inputLines, 1, 0
-	m.input.MaxContentHeight = 10_000
+	m.input.MaxContentHeight = math.MaxInt32 // rows; of what is longer it would drop lines without a word, so paste bounds it
 	m.input.SetHeight(1)
 	m.input.SetVirtualCursor(false)
 	styles := m.input.Styles()
@@ -132,9 +133,9 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	if pressed && m.hold(key) {
 		return m, m.offer(true)
 	}
-	m.release()
+	took := m.release()
 	do := m.update(msg)
-	return m, tea.Batch(do, m.offer(pressed))
+	return m, tea.Batch(took, do, m.offer(pressed))
 }
 
 func (m *model) update(msg tea.Msg) tea.Cmd {
@@ -150,8 +151,7 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		m.working--
 		return tea.Batch(m.update(msg.msg), m.retype())
 	case tea.PasteMsg:
-		m.input, _ = m.input.Update(msg)
-		return nil
+		return m.paste(msg.Content)
 	case Begun:
 		m.begun = true
 		return m.print()
