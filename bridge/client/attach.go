@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
@@ -18,19 +17,12 @@ const maxAttached = 1 << 20
 
 // Attach reads a file of the client's for [api.SendParams].Attachments: text as it is, anything
 // else as bytes, which the agent takes if they are an image. For what does not fit into a request,
-// name a path that the agent can read.
+// name a path that the agent can read. The file is a regular one, or what the process was started with
+// (/dev/stdin, /dev/fd/N), be it a pipe.
 func Attach(path string) (protocol.Attachment, error) {
 	name := filepath.Base(path)
 	a := protocol.Attachment{Name: &name}
-	file, err := os.Open(path)
-	if err != nil {
-		return a, fmt.Errorf("attach: %w", err)
-	}
-	defer file.Close()
-	if info, err := file.Stat(); err != nil || info.IsDir() {
-		return a, fmt.Errorf("attach %s: it is a directory, or cannot be looked at", path)
-	}
-	data, err := safefile.ReadAll(file, maxAttached)
+	data, err := safefile.ReadNamed(path, maxAttached)
 	if large, ok := errors.AsType[*safefile.TooLargeError](err); ok {
 		return a, fmt.Errorf("attach %s: it %w; put it where the agent reads it, and name it in the message", path, large)
 	}

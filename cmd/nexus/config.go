@@ -14,6 +14,7 @@ import (
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol/mcpfile"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 )
 
@@ -139,7 +140,7 @@ func allErrors(err error, environ []string) (all []error) {
 // reread is what the file of an error holds, as JSON, and the check of another text in its place.
 func reread(e configError, err error, environ []string) (data []byte, check func([]byte) error, failed error) {
 	if e.mcp {
-		data, failed = os.ReadFile(e.File)
+		data, failed = safefile.ReadLinked(e.File, mcpfile.MaxSize)
 		return data, func(data []byte) error {
 			_, err := mcpfile.Parse(e.File, data, false)
 			return err

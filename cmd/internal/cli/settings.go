@@ -5,12 +5,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/pflag"
@@ -162,7 +162,10 @@ func readText(a *App, path string) (string, error) {
 	if path == "-" {
 		return ReadMessage(a.Stdin, path)
 	}
-	data, err := os.ReadFile(path)
+	data, err := safefile.ReadNamed(path, maxStdin)
+	if err == nil && !utf8.Valid(data) {
+		err = fmt.Errorf("read %s: it is not UTF-8", path)
+	}
 	return string(data), err
 }
 

@@ -1,7 +1,6 @@
 package terminal
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
+	"nexus.internal/protocol/safefile"
 )
 
 // maxChoices is how many completions are shown, and maxEntries how many entries of a directory
@@ -88,7 +88,7 @@ func (c *chat) agentNames() (names []string) {
 func files(cwd, mark, word string) (choices []string) {
 	typed := strings.TrimPrefix(word, mark)
 	dir, base := filepath.Split(typed)
-	f, err := os.Open(resolved(cwd, dir))
+	f, err := safefile.OpenDir(resolved(cwd, dir)) // which waits for no pipe
 	if err != nil {
 		return nil
 	}

@@ -2,7 +2,6 @@ package terminal
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"nexus.internal/bridge/client"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/safefile"
 )
 
 const (
@@ -69,14 +69,7 @@ func (t *talk) create(p api.CreateAgentParams) (agent string, err error) {
 		p.Preset = &o.Preset
 	}
 	if o.Template != "" {
-		info, err := os.Stat(o.Template)
-		if err != nil {
-			return "", err
-		}
-		if !info.Mode().IsRegular() || info.Size() > maxTemplate {
-			return "", fmt.Errorf("%s is no file of at most %d bytes", o.Template, maxTemplate)
-		}
-		text, err := os.ReadFile(o.Template)
+		text, err := safefile.ReadLinked(o.Template, maxTemplate)
 		if err != nil {
 			return "", err
 		}
