@@ -37,7 +37,7 @@ CREATE TABLE sessions (
 	session_status  TEXT NOT NULL CHECK (session_status IN ('active', 'saved', 'destroyed', 'orphaned')),
 	parent_agent_id TEXT,          -- the agent that it was created for
 	created_at      TEXT NOT NULL, -- RFC 3339, UTC, as all times
-	updated_at      TEXT NOT NULL, -- when something was logged last
+	updated_at      TEXT NOT NULL, -- the time of the last entry; without any, created_at
 	messages        INTEGER NOT NULL DEFAULT 0,
 	folder          TEXT NOT NULL, -- beside this file
 	registration    INTEGER NOT NULL DEFAULT 0, -- of the agent that is logged, or was last

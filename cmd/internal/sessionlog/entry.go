@@ -19,7 +19,7 @@ import (
 type Entry struct {
 	ID      int64  `json:"id"`      // rises from each entry to the next
 	Session int64  `json:"session"` // the number of its session
-	At      string `json:"at"`      // RFC 3339, UTC; of an event, when it was read
+	At      string `json:"at"`      // RFC 3339, UTC; of an event, when it was read; of what has no time in the session, when that was written last
 	// Kind is user, system, assistant, thinking, tool_call, tool_result, tool_error, partial (of an answer
 	// that was never whole), turn_end, compaction, undo, new_session, state, permission_request,
 	// permission_end, error, retry, fallback or gap (what is not kept any more).

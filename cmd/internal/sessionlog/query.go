@@ -31,7 +31,7 @@ type Session struct {
 	Status    string  `json:"session_status"`
 	Parent    *string `json:"parent_agent_id"`
 	CreatedAt string  `json:"created_at"` // RFC 3339, UTC
-	UpdatedAt string  `json:"updated_at"` // of the last entry
+	UpdatedAt string  `json:"updated_at"` // the time of the last entry, also of one that was logged later; without any, CreatedAt
 	Messages  uint64  `json:"messages"`
 	Folder    string  `json:"folder"` // from list: relative to the archive's directory; else absolute
 }

@@ -156,11 +156,11 @@ func TestMarks(t *testing.T) {
 	}
 
 	// Only what is gone is removed, and nothing that is younger.
-	if removed, err := a.Clean(t.Context(), time.Now().Add(-time.Hour), sessionlog.Filter{}, false); err != nil || len(removed) != 0 {
+	if removed, err := a.Clean(t.Context(), begun, sessionlog.Filter{}, false); err != nil || len(removed) != 0 {
 		t.Errorf("what is young: %v, %v", removed, err)
 	}
 	for _, dry := range []bool{true, false} {
-		removed, err := a.Clean(t.Context(), time.Now().Add(time.Hour), sessionlog.Filter{}, dry)
+		removed, err := a.Clean(t.Context(), begun.Add(time.Second), sessionlog.Filter{}, dry)
 		var names []string
 		for _, s := range removed {
 			names = append(names, s.AgentID)
@@ -235,7 +235,7 @@ func TestRetention(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.ExecContext(t.Context(), "UPDATE sessions SET updated_at = '2020-01-01T00:00:00.000Z' WHERE agent_id <> '.2'"); err != nil {
+	if _, err := db.ExecContext(t.Context(), "UPDATE sessions SET updated_at = ? WHERE agent_id = '.2'", time.Now().UTC().Format(time.RFC3339)); err != nil {
 		t.Fatal(err)
 	}
 	db.Close()
@@ -255,6 +255,44 @@ func TestRetention(t *testing.T) {
 	if err != nil || bytes.Contains(text, []byte("okapi1")) || !bytes.Contains(text, []byte("okapi2")) {
 		t.Errorf("%v, or the database still has what was removed, or lacks what was not", err)
 	}
+}
+
+// The time of a session's log is that of its last entry, also where it is logged later.
+func TestTimeOfTheLastEntry(t *testing.T) {
+	home, logs := t.TempDir(), filepath.Join(t.TempDir(), "logs")
+	catalogue := sessions.New(home, nil)
+	logged := func(when, want string) {
+		t.Helper()
+		a, err := sessionlog.Open(logs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		if err := a.Settle(t.Context(), home, catalogue); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := a.Find("w"); err != nil || found.UpdatedAt != want {
+			t.Errorf("%s: %v, %v; want %s", when, found, err, want)
+		}
+	}
+	s := start(t, home, logs, nil)
+	s.begin("w", "")
+	s.until("it is logged", func() bool { return marks(t, logs)["w"] == "saved active" })
+	s.stop()
+	logged("without an entry", "2026-01-02T03:04:05.000Z")
+	s = start(t, home, logs, nil)
+	a := s.run("w", "")
+	s.save("w", said(protocol.RoleUser, "first"))
+	s.prompt(a, "t")
+	s.stop()
+	logged("after a turn", "2026-01-02T03:04:06.000Z")
+	s.save("w", transcript.TurnEnd{TurnID: "t", Outcome: "failed", At: begun.Add(time.Minute)}) // as a server that was killed left it
+	logged("logged later", "2026-01-02T03:05:05.000Z")
+	s.append("w", []byte("broken\n")) // which has no time
+	if err := os.Chtimes(catalogue.Path("w"), time.Time{}, begun.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	logged("a line that cannot be read", "2026-01-02T04:04:05.000Z")
 }
 
 // Somebody who keeps the database busy holds up no agent, and nothing is lost: what is not kept in memory

@@ -84,7 +84,7 @@ func startServer(t *testing.T, home, logs string, plan func(supervisor.Spec, int
 // begin begins the session of an agent, and the agent.
 func (s *server) begin(id, parent string) *supervisor.Agent {
 	s.Helper()
-	s.save(id, transcript.Header{Version: 1, SessionID: "session-of-" + id, Name: id, CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)})
+	s.save(id, transcript.Header{Version: 1, SessionID: "session-of-" + id, Name: id, CreatedAt: begun})
 	return s.run(id, parent)
 }
 
@@ -126,8 +126,11 @@ func (s *server) append(id string, text []byte) {
 	}
 }
 
+// begun is when all sessions here were created.
+var begun = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
 func said(role protocol.Role, text string) transcript.Message {
-	return transcript.Message{Message: protocol.Message{Role: role, Content: text, TurnID: "t", At: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC)}}
+	return transcript.Message{Message: protocol.Message{Role: role, Content: text, TurnID: "t", At: begun.Add(time.Second)}}
 }
 
 // prompt plays a turn.

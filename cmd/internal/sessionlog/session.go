@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/transcript"
@@ -63,6 +62,7 @@ func (s *session) read(from int64, last bool) (p piece, err error) {
 	if p.next = from; info.Size() < from { // nobody shortens it; there is nothing new to be found
 		return p, nil
 	}
+	written := timeOf(info.ModTime()) // of what has no time of its own
 	lines := bufio.NewReaderSize(io.NewSectionReader(s.file, from, info.Size()-from), 64<<10)
 	var open strings.Builder // the text of the pieces that have no message yet
 	opened, turn, at := from, "", from
@@ -74,7 +74,7 @@ func (s *session) read(from int64, last bool) (p piece, err error) {
 			if open.Len() > 0 && !last {
 				p.next = opened
 			} else if open.Len() > 0 {
-				p.entries = append(p.entries, Entry{At: timeOf(time.Now()), Kind: "partial", TurnID: turn, Text: open.String()})
+				p.entries = append(p.entries, Entry{At: written, Kind: "partial", TurnID: turn, Text: open.String()})
 			}
 			return p, nil
 		case err != nil:
@@ -83,12 +83,12 @@ func (s *session) read(from int64, last bool) (p piece, err error) {
 		before := at
 		at += length
 		if line == nil {
-			p.entries = append(p.entries, Entry{At: timeOf(time.Now()), Kind: "gap", Text: fmt.Sprintf("a line of %d bytes in the session", length)})
+			p.entries = append(p.entries, Entry{At: written, Kind: "gap", Text: fmt.Sprintf("a line of %d bytes in the session", length)})
 			continue
 		}
 		record, err := transcript.Decode(line)
 		if err != nil {
-			p.entries = append(p.entries, Entry{At: timeOf(time.Now()), Kind: "gap", Text: fmt.Sprintf("a line of %d bytes in the session cannot be read: %v", length, err)})
+			p.entries = append(p.entries, Entry{At: written, Kind: "gap", Text: fmt.Sprintf("a line of %d bytes in the session cannot be read: %v", length, err)})
 			continue
 		}
 		if part, ok := record.(transcript.Partial); ok {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"syscall"
-	"time"
 
 	"nexus.internal/protocol/transcript"
 	"nexus.internal/supervisor"
@@ -40,7 +39,7 @@ func (a *Archive) find(ctx context.Context, home string, h transcript.Header, re
 		folder := fmt.Sprintf("%s_%s_%s", h.CreatedAt.UTC().Format("2006-01-02_150405"), reg.ID, inName(h.SessionID))
 		_, err := tx.Exec(`INSERT INTO sessions (home, session_id, agent_id, session_type, session_status, created_at, updated_at, folder, seq)
 			VALUES (?, ?, ?, ?, 'active', ?, ?, ?, ?)`,
-			home, h.SessionID, reg.ID, typeOf(reg.ID, parent), timeOf(h.CreatedAt), timeOf(time.Now()), folder, int64(reg.Since))
+			home, h.SessionID, reg.ID, typeOf(reg.ID, parent), timeOf(h.CreatedAt), timeOf(h.CreatedAt), folder, int64(reg.Since))
 		if err != nil {
 			return err
 		}
@@ -106,11 +105,12 @@ func (a *Archive) write(ctx context.Context, r *row, u update) error {
 	if len(u.entries) > 0 && next.markdownBytes == 0 {
 		text = append(text, u.head...)
 	}
-	messages := 0
+	messages, latest := 0, ""
 	for i := range u.entries {
 		e := &u.entries[i]
 		e.Text = clean(e.Text)
 		text = appendMarkdown(text, *e)
+		latest = max(latest, e.At)
 		if e.Kind == "user" || e.Kind == "assistant" {
 			messages++
 		}
@@ -130,8 +130,8 @@ func (a *Archive) write(ctx context.Context, r *row, u update) error {
 			}
 		}
 		done, err := tx.Exec(`UPDATE sessions SET seq = ?, session_bytes = ?, markdown_bytes = ?, events_bytes = ?, messages = messages + ?,
-			session_status = coalesce(nullif(?, ''), session_status), updated_at = ? WHERE id = ? AND registration = ?`,
-			int64(next.seq), next.sessionBytes, next.markdownBytes, next.eventsBytes, messages, u.status, timeOf(time.Now()), r.id, int64(r.registration))
+			session_status = coalesce(nullif(?, ''), session_status), updated_at = max(updated_at, ?) WHERE id = ? AND registration = ?`,
+			int64(next.seq), next.sessionBytes, next.markdownBytes, next.eventsBytes, messages, u.status, latest, r.id, int64(r.registration))
 		if err != nil {
 			return err
 		}
