@@ -53,7 +53,7 @@ func (on onSignal) watch(asked context.Context) (stop func()) {
 		}
 		if last != nil {
 			_ = on.keys.Close()
-			endBySignal(last, ignored && last == syscall.SIGINT)
+			cli.EndBySignal(last, ignored && last == syscall.SIGINT)
 		}
 	})
 	watching.Go(func() {
@@ -92,16 +92,4 @@ func terminalClosing() func() bool {
 		return func() bool { return false }
 	}
 	return func() bool { return !there() }
-}
-
-// endBySignal ends this process as the signal does that nobody handles, so that its
-// parent sees why. If the process was started with s ignored, s would not end it: it
-// exits with status 1.
-func endBySignal(s os.Signal, ignored bool) {
-	signal.Reset(s)
-	self, err := os.FindProcess(os.Getpid())
-	if err == nil && !ignored && self.Signal(s) == nil {
-		select {} // another thread may take it
-	}
-	os.Exit(1) // where a signal does not end it
 }

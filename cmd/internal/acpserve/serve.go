@@ -230,7 +230,7 @@ func on[P, R any](ctx context.Context, s *server, c call, do func(ctx context.Co
 func (s *server) connect(ctx context.Context) (*client.Client, error) {
 	s.finding.Lock()
 	defer s.finding.Unlock()
-	return s.app.Connect(ctx, true)
+	return s.app.Reach(ctx, true)
 }
 
 // initialize says what there is. The server is not looked for yet.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -37,6 +38,57 @@ func SecondSignal(signals <-chan os.Signal, ended <-chan struct{}) os.Signal {
 			}
 		case <-ended:
 			return nil
+		}
+	}
+}
+
+// EndBySignal ends this process as the signal does that nobody handles, so that its
+// parent sees why. If the process was started with s ignored, s would not end it: it
+// exits with status 1.
+func EndBySignal(s os.Signal, ignored bool) {
+	signal.Reset(s)
+	self, err := os.FindProcess(os.Getpid())
+	if err == nil && !ignored && self.Signal(s) == nil {
+		select {} // another thread may take it
+	}
+	os.Exit(1) // where a signal does not end it
+}
+
+// endingLater is a context that ends at a signal that asks for our end. The signal itself waits until stop, which the caller
+// must call: what is under way is taken back before, unless a second signal comes.
+func endingLater(ctx context.Context) (_ context.Context, stop func()) {
+	signals := make(chan os.Signal, 2)
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(s) { // Notify would have it heeded
+			signal.Notify(signals, s)
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stopped := make(chan struct{})
+	var first os.Signal
+	var hearing sync.WaitGroup
+	hearing.Go(func() {
+		select {
+		case first = <-signals:
+			cancel()
+			if s := SecondSignal(signals, stopped); s != nil {
+				EndBySignal(s, false)
+			}
+		case <-stopped:
+		}
+	})
+	return ctx, func() {
+		signal.Stop(signals)
+		close(stopped)
+		hearing.Wait()
+		cancel()
+		select {
+		case s := <-signals: // it came with the stop
+			first = s
+		default:
+		}
+		if first != nil {
+			EndBySignal(first, false)
 		}
 	}
 }

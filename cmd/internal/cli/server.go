@@ -246,6 +246,17 @@ func (a *App) StartFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&a.noStart, "no-start", false, "start no server if none runs")
 }
 
+// Reach is Connect for whoever heeds no signals: one that comes while a server is started would leave a
+// server that nobody was told of.
+func (a *App) Reach(ctx context.Context, start bool) (*client.Client, error) {
+	if !start || a.Slash { // a talk heeds them
+		return a.Connect(ctx, start)
+	}
+	ctx, stop := endingLater(ctx)
+	defer stop()
+	return a.Connect(ctx, start)
+}
+
 // Connect finds the server, or starts one if start is set and none runs. Only
 // then is a key looked for, so that none goes to a stranger on the port. The caller must close
 // the client. One goroutine at a time may call it.

@@ -190,7 +190,7 @@ func (a *App) command(r row) *cobra.Command {
 			if alone {
 				return r.do.run(cmd.Context(), a, nil, args)
 			}
-			c, err := a.Connect(cmd.Context(), r.start)
+			c, err := a.Reach(cmd.Context(), r.start)
 			if err != nil {
 				return err
 			}

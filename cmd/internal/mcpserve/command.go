@@ -65,5 +65,5 @@ func serve(ctx context.Context, app *cli.App) error {
 func (b *bridge) server(ctx context.Context) (*client.Client, error) {
 	b.finding.Lock()
 	defer b.finding.Unlock()
-	return b.app.Connect(ctx, true)
+	return b.app.Reach(ctx, true)
 }
