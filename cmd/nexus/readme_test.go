@@ -82,13 +82,16 @@ func TestDocumentedCommands(t *testing.T) {
 			case page == "README.md" && !noCurl:
 				t.Run(s.name+" with the real curl", func(t *testing.T) {
 					t.Parallel()
-					runDocumented(t, s.text+s.text, false, want)
+					quiet(t, runDocumented(t, s.text+s.text, false, want))
 				})
 				fallthrough
 			default:
 				t.Run(s.name, func(t *testing.T) {
 					t.Parallel()
-					runDocumented(t, s.text+s.text, page == "README.md" || noCurl, want)
+					said := runDocumented(t, s.text+s.text, page == "README.md" || noCurl, want)
+					if page == "README.md" {
+						quiet(t, said)
+					}
 				})
 			}
 		}
@@ -141,8 +144,9 @@ func sections(page, text string) (list []section) {
 }
 
 // runDocumented runs a script in a folder that looks like a fresh clone after make
-// build. NEXUS_PORT is a free port, because a test must not fight over a fixed one.
-func runDocumented(t *testing.T, script string, ownCurl bool, want []string) {
+// build. NEXUS_PORT is a free port, because a test must not fight over a fixed one. said is what
+// it writes to stderr.
+func runDocumented(t *testing.T, script string, ownCurl bool, want []string) (said string) {
 	dir, clients := t.TempDir(), clientsDir(t)
 	tools := filepath.Join(dir, "tools")
 	if err := os.Mkdir(tools, 0o700); err != nil {
@@ -196,10 +200,10 @@ func runDocumented(t *testing.T, script string, ownCurl bool, want []string) {
 	defer log.Close()
 	cmd.Stderr = log
 	out, err := cmd.Output()
+	text, _ := os.ReadFile(log.Name())
 	if err != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // nothing of it may be left
-		said, _ := os.ReadFile(log.Name())
-		t.Fatalf("the commands: %v\n%s\n%s", err, out, said)
+		t.Fatalf("the commands: %v\n%s\n%s", err, out, text)
 	}
 	if strings.Contains(string(out), `"replayed":true`) {
 		t.Errorf("what is sent again is not carried out again:\n%s", out)
@@ -211,6 +215,15 @@ func runDocumented(t *testing.T, script string, ownCurl bool, want []string) {
 		if strings.Count(string(out), text) < 2 { // the script does everything twice
 			t.Errorf("the commands do not print %s twice:\n%s", text, out)
 		}
+	}
+	return string(text)
+}
+
+// quiet checks that no log of a server gets into what else a person does at the same terminal.
+func quiet(t *testing.T, said string) {
+	t.Helper()
+	if strings.Contains(said, `"level":`) {
+		t.Errorf("the server writes its log to the terminal:\n%s", said)
 	}
 }
 
