@@ -93,6 +93,25 @@ func (v *createKey) run(ctx context.Context, a *App, c *client.Client, _ []strin
 	return a.done(created, err, "%s\n", created.Key)
 }
 
+// rotateKey is the verb that replaces the full key, and names the file that has the new one.
+type rotateKey struct{ grace time.Duration }
+
+func (v *rotateKey) flags(f *pflag.FlagSet) {
+	f.DurationVar(&v.grace, "grace", 0, "how long the old key stays valid, as in 10m")
+}
+
+func (v *rotateKey) check(*pflag.FlagSet, []string) error {
+	if v.grace < 0 || v.grace%time.Second != 0 {
+		return Usage("--grace must be whole seconds, not %v", v.grace)
+	}
+	return nil
+}
+
+func (v *rotateKey) run(ctx context.Context, a *App, c *client.Client, _ []string) error {
+	rotated, err := client.Do(ctx, c, "", api.RotateKey, api.RotateKeyParams{GraceSeconds: new(uint64(v.grace / time.Second))})
+	return a.done(rotated, err, "the new key %s is in %s\n", rotated.KeyID, rotated.KeyFile)
+}
+
 func toRevoke(args []string) api.RevokeKeyParams { return api.RevokeKeyParams{KeyID: args[0]} }
 
 func wasRevoked(r api.RevokeKeyResult) bool { return r.Revoked }

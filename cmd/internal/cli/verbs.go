@@ -131,6 +131,7 @@ func verbs() []row {
 		},
 		{use: "keys", names: "keys.#.key_id", of: api.ListKeys.Row(), do: calls(api.ListKeys, nothing, keysTable), verbs: []row{
 			{use: "create [FLAGS]", of: api.CreateKey.Row(), do: new(createKey)},
+			{use: "rotate [FLAGS]", of: api.RotateKey.Row(), do: new(rotateKey)},
 			{use: "revoke KEY_ID", least: 1, most: 1, of: api.RevokeKey.Row(), do: ends(api.RevokeKey, toRevoke, wasRevoked, "no key %s", "revoked %s\n")},
 		}},
 		{use: "open [FLAGS]", start: true, short: "Open the server's page in a browser by a one-time code", do: new(openPage)},
