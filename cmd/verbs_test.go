@@ -1,14 +1,19 @@
 package cmd_test
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"maps"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"nexus.internal/cmd/internal/cli"
 )
 
 // withoutVerb are the methods that no verb of nexus-rpc uses: `nexus-rpc call` does.
@@ -67,6 +72,30 @@ func TestEachMethodHasAVerbOrNeedsNone(t *testing.T) {
 	}
 	for name := range needless {
 		t.Errorf("withoutVerb has %s, which is no method", name)
+	}
+}
+
+// The page's table of verbs has each one.
+func TestVerbsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("OPERATIONS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page, _ = bytes.Cut(page, []byte("\n| verb | what it does |\n"))
+	page, _, _ = bytes.Cut(page, []byte("\n\n"))
+	for name, verb := range cli.Verbs() {
+		row := regexp.MustCompile("(?m)^\\| (?:.*, )?`" + name + "[ `].*$").Find(page)
+		if row == nil {
+			t.Errorf("cmd/OPERATIONS.md §2.2 has no row for %s", name)
+		}
+		if name != "create" { // the others name some in words
+			continue
+		}
+		for _, flag := range regexp.MustCompile(`--[a-z-]+`).FindAllString(verb.Flags, -1) {
+			if !bytes.Contains(row, []byte(flag)) {
+				t.Errorf("the row of %s lacks %s", name, flag)
+			}
+		}
 	}
 }
 

@@ -229,6 +229,9 @@ func TestDiscover(t *testing.T) {
 	if _, _, err := auth.Discover(auth.Lookup{Home: t.TempDir(), Port: 9000}); !errors.Is(err, auth.ErrNoKey) {
 		t.Errorf("without a key: %v, want ErrNoKey", err)
 	}
+	if _, _, err := auth.Discover(auth.Lookup{Flag: "@", Env: "nxk_env", Home: home}); err == nil || err.Error() != "@ names no file: want @FILE" {
+		t.Errorf("with a flag that names no file: %v", err)
+	}
 	if _, _, err := auth.Discover(auth.Lookup{Flag: "oops", Env: "nxk_env", Home: home}); !errors.Is(err, auth.ErrMalformed) {
 		t.Errorf("with a broken flag: %v, want ErrMalformed and no fall back", err)
 	}

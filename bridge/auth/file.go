@@ -203,6 +203,9 @@ var ErrNoKey = errors.New("no API key found")
 // A caller makes sure, before it sends the key, that a nexus server listens there
 // (client.Detect).
 func Discover(l Lookup) (key Key, source string, err error) {
+	if l.Flag == "@" {
+		return Key{}, "command line", errors.New("@ names no file: want @FILE")
+	}
 	if path, ok := strings.CutPrefix(l.Flag, "@"); ok {
 		key, err = Read(path)
 		return key, path, err

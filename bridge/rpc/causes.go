@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"syscall"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/suggest"
 	"nexus.internal/protocol/transcript"
 	"nexus.internal/supervisor"
@@ -161,7 +163,7 @@ func ofProcess(err error) *api.Error {
 	if e, ok := errors.AsType[*supervisor.DirError](err); ok {
 		again := ", then send it again."
 		if _, failed := errors.AsType[*supervisor.CrashError](err); failed {
-			again = ", and call shutdown of the agent (nexus-rpc stop): its next request starts it. Then " + MoveAgent(e.Agent)
+			again = ", and call shutdown of agent " + e.Agent + ": its next request starts it. Then " + MoveAgent(e.Agent)
 		}
 		return &api.Error{
 			Kind: api.KindStartFailed, Details: "start the agent's process: " + e.Error(), Suggestions: []string{MendDir(e) + again},
@@ -260,9 +262,11 @@ func ofSession(err error) *api.Error {
 			Kind: api.KindSessionInUse, Details: "a process has session " + e.Name + " open", Suggestions: []string{"End the nexus-child that has it open."},
 		}
 	case damaged, errors.Is(e.Err, sessions.ErrUnreadable):
-		return &api.Error{
-			Kind: api.KindSessionDamaged, About: e.Name, Details: e.Err.Error(), Suggestions: []string{"Correct its file, or delete it with delete_session."},
+		mend := `Correct its file, or delete it (delete_session {"session_name":"` + e.Name + `"}).`
+		if strings.Contains(e.Err.Error(), safefile.ErrNotRegular.Error()) { // a child says it in words
+			mend = "Move away what stands in the place of its file."
 		}
+		return &api.Error{Kind: api.KindSessionDamaged, About: e.Name, Details: e.Err.Error(), Suggestions: []string{mend}}
 	}
 	return nil
 }

@@ -185,7 +185,7 @@ var services = map[string]struct {
 const (
 	withNewID = " with a new request_id"
 	// startAfresh is for an agent that is not started again by itself.
-	startAfresh = "Correct the cause, then call shutdown of the agent (nexus-rpc stop): its next request starts it afresh, with its conversation."
+	startAfresh = "Correct the cause, then call shutdown of the agent: its next request starts it afresh, with its conversation."
 	otherModel  = "Or choose another model with set_model."
 )
 

@@ -73,7 +73,7 @@ func TestAdvice(t *testing.T) {
 		return &supervisor.StartError{Err: &fs.PathError{Op: "mkdir", Path: "/home/sessions/a.records", Err: err}}
 	}
 	dir := func(err error) *supervisor.DirError { return &supervisor.DirError{Agent: "a", Dir: "/d", Err: err} }
-	const again = `, and call shutdown of the agent (nexus-rpc stop): its next request starts it. Then set_cwd {"cwd":"/DIR"} of agent a moves it elsewhere.`
+	const again = `, and call shutdown of agent a: its next request starts it. Then set_cwd {"cwd":"/DIR"} of agent a moves it elsewhere.`
 	for _, test := range []struct {
 		method api.Method
 		err    error
@@ -90,7 +90,7 @@ func TestAdvice(t *testing.T) {
 		{api.CreateAgent.Row(), &supervisor.StartError{Err: errors.New("x"), Exit: &supervisor.Exit{Code: 2}}, "Correct what the process complains of, then send it again."},
 		{api.Send.Row(), syscall.EMFILE, files},
 		{api.Send.Row(), &supervisor.CrashError{Incarnation: 2}, "Send it again with a new request_id: the agent comes back with its conversation."},
-		{api.Send.Row(), &supervisor.CrashError{Incarnation: 7, Reason: supervisor.ReasonStart}, "Correct the cause, then call shutdown of the agent (nexus-rpc stop): its next request starts it afresh, with its conversation."},
+		{api.Send.Row(), &supervisor.CrashError{Incarnation: 7, Reason: supervisor.ReasonStart}, "Correct the cause, then call shutdown of the agent: its next request starts it afresh, with its conversation."},
 		{api.Compact.Row(), &supervisor.CrashError{Incarnation: 2}, "Send it again: the agent comes back with its conversation."},
 		{api.Send.Row(), &supervisor.ChildError{Reason: protocol.BudgetExceeded, Message: "set_limits can raise limits.tokens"}, "Raise limits.tokens with set_limits."},
 		{api.Send.Row(), &supervisor.ChildError{Reason: protocol.BudgetExceeded, Message: "set_limits can raise limits.cost_usd"}, "Raise limits.cost_usd with set_limits."},

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"nexus.internal/cmd/internal/cli"
 )
 
 // commonFlags are those of all verbs.
@@ -107,6 +109,22 @@ func TestFlagsAreUsedOrRefused(t *testing.T) {
 	slices.Sort(told)
 	if slices.Sort(starting); !slices.Equal(told, starting) {
 		t.Errorf("cmd/OPERATIONS.md has %q, and --no-start have %q", told, starting)
+	}
+	_, synopsis, _ := strings.Cut(string(page), "\n`nexus serve [PORT] ")
+	synopsis, _, _ = strings.Cut(synopsis, "\n\n")
+	out, _ := run("serve", "--help")
+	out, _, _ = strings.Cut(out, "\nGlobal Flags:")
+	for _, match := range regexp.MustCompile(`(?m)^ +(?:-., )?(--[a-z-]+)`).FindAllStringSubmatch(out, -1) {
+		if flag := match[1]; flag != "--help" && !strings.Contains(synopsis, flag+" ") && !strings.Contains(synopsis, flag+"]") {
+			t.Errorf("the synopsis of nexus serve in cmd/OPERATIONS.md lacks %s", flag)
+		}
+	}
+	out, _ = run("--help")
+	ofRPC := cli.Verbs()
+	for _, match := range regexp.MustCompile(`(?m)^  ([a-z]+)  +[A-Z]`).FindAllStringSubmatch(out, -1) {
+		if _, verb := ofRPC[match[1]]; !verb && match[1] != "help" && match[1] != "completion" && !regexp.MustCompile("(?m)^\\| .*`nexus "+match[1]+"[ `]").Match(page) {
+			t.Errorf("the programs of cmd/OPERATIONS.md §2 lack nexus %s", match[1])
+		}
 	}
 	if out, status := run("--fresh", "--json"); status != 2 || !strings.Contains(out, "are for verbs") {
 		t.Errorf("a talk with --json: exit status %d, %s", status, out)

@@ -42,6 +42,8 @@ func TestMisusedCommandsAtATerminal(t *testing.T) {
 		{"/quit now", "! usage: /quit\n"},
 		{"/compact --help", "/compact [FLAGS]\n"},
 		{"/prompt", "\nPlatform: "},
+		{"/prompt -", "! a talk has no stdin: name a file"},
+		{"/plan -", "! a talk has no stdin: name a file"},
 	} {
 		p.types(s.typed + "\r")
 		p.sees(s.want)

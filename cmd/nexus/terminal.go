@@ -126,6 +126,7 @@ func (v *conversation) run(cmd *cobra.Command, app *cli.App) error {
 	if typed {
 		v.o.Terminal, _ = app.Stdin.(*os.File)
 	}
+	v.o.Program = strings.TrimSpace(app.Call(""))
 	v.o.Version, v.o.Stdout, v.o.Stderr = app.Version, app.Stdout, app.Stderr
 	if v.o.Environ, v.o.Home, err = app.Found(); err != nil {
 		return err

@@ -214,6 +214,9 @@ func Create(path string) (*os.File, error) {
 func Renew(path string, fill func(*os.File) error) (*os.File, error) {
 	next := path + ".new"
 	file, err := Create(next)
+	if failed, ok := errors.AsType[*fs.PathError](err); ok && failed.Path == next { // path is what the caller knows
+		return nil, &fs.PathError{Op: "write", Path: path, Err: failed.Err}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -155,6 +155,18 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// What cannot be written is named as the caller knows it.
+func TestReplaceThatFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := errors.Join(os.Mkdir(path+".new", 0o700), os.WriteFile(filepath.Join(path+".new", "in it"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	err := safefile.Replace(path, []byte("text"), false)
+	if err == nil || !strings.HasPrefix(err.Error(), "write "+path+": ") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // What stands in the place of the file, or of the one beside it, is replaced and not
 // written to.
 func TestReplace(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 // wants is what a flag of each type must be.
 var wants = map[string]string{
 	"int":      "a whole number",
+	"uint16":   "a whole number from 0 to 65535",
 	"uint32":   "a whole number from 0 to 4294967295",
 	"uint64":   "a whole number from 0 on",
 	"float64":  "a number",
@@ -43,6 +44,10 @@ func Problem(err error, flags *pflag.FlagSet) string {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		if want := wants[invalid.GetFlag().Value.Type()]; want != "" {
 			return fmt.Sprintf("--%s must be %s, not %q", invalid.GetFlag().Name, want, invalid.GetValue())
+		}
+		if invalid.GetFlag().Value.Type() == "stringToString" {
+			name, _ := pflag.UnquoteUsage(invalid.GetFlag())
+			return fmt.Sprintf("--%s must be %s, not %q", invalid.GetFlag().Name, name, invalid.GetValue())
 		}
 	}
 	return err.Error()

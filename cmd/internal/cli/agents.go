@@ -275,7 +275,7 @@ func cancel(ctx context.Context, a *App, c *client.Client, args []string) error 
 	if !cancelled.Cancelled && agent == "" {
 		agents, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
 		if err == nil && slices.ContainsFunc(agents.Agents, func(one api.AgentInfo) bool { return one.AgentID == id }) {
-			missing = Usage("%s is an agent: name the send, too, by its REQUEST_ID (%s shows that which runs)", id, a.call("status "+id))
+			missing = Usage("%s is an agent: name the send, too, by its REQUEST_ID (%s shows that which runs)", id, a.Call("status "+id))
 		}
 	}
 	return a.ended(cancelled, cancelled.Cancelled, missing, "cancelled %s\n", id)
@@ -348,16 +348,16 @@ func (a *App) tellWork(agents []api.AgentInfo) {
 	}
 	for _, one := range agents {
 		for _, request := range one.Pending {
-			tell("the server waits for an approval of %s: see %s, or answer with %s", one.AgentID, a.call("approvals"), a.call("deny "+request.RequestID))
+			tell("the server waits for an approval of %s: see %s, or answer with %s", one.AgentID, a.Call("approvals"), a.Call("deny "+request.RequestID))
 		}
 		switch {
 		case one.RequestID != nil && len(one.Pending) == 0:
-			tell("the server waits for a turn of %s: %s ends it", one.AgentID, a.call("cancel "+one.AgentID+" "+*one.RequestID))
+			tell("the server waits for a turn of %s: %s ends it", one.AgentID, a.Call("cancel "+one.AgentID+" "+*one.RequestID))
 		case one.RequestID == nil && one.Queued > 0:
 			tell("the server waits for what is queued for %s", one.AgentID)
 		}
 	}
 	if told > maxTold {
-		a.note("the server waits for %d more: see %s", told-maxTold, a.call("list"))
+		a.note("the server waits for %d more: see %s", told-maxTold, a.Call("list"))
 	}
 }

@@ -168,7 +168,7 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	if err == nil {
 		return ExitDone
 	}
-	if errors.Is(err, errNoReader) {
+	if errors.Is(err, ErrNoReader) {
 		return ExitNoReader
 	}
 	err = a.serverEnded(err, "")
@@ -220,10 +220,10 @@ func (a *App) errorJSON(err error, kind string) {
 // errors the suggestions say no more than the message.
 func (a *App) advise(ran *cobra.Command, err error) string {
 	text := err.Error()
-	if errors.Is(err, client.ErrUnproved) {
+	e, ok := errors.AsType[*client.RPCError](err)
+	if errors.Is(err, client.ErrUnproved) && (!ok || len(e.Data.RecoverySuggestions) == 0) { // else what listens said why, as that it speaks TLS
 		return text + "\n" + a.adviseKey()
 	}
-	e, ok := errors.AsType[*client.RPCError](err)
 	if !ok || e.Data.Type == string(api.KindInvalidParams) || e.Data.Type == string(api.KindExecutionError) {
 		return text
 	}
@@ -248,9 +248,9 @@ func (a *App) adviseKey() string {
 	}
 }
 
-// call is how a verb is called here: with this program's name, and as far as it matters with the server
+// Call is how a verb is called here: with this program's name, and as far as it matters with the server
 // that is meant.
-func (a *App) call(verb string) string {
+func (a *App) Call(verb string) string {
 	if a.Slash {
 		return "/" + verb
 	}
@@ -302,17 +302,17 @@ func Args(least, most int) cobra.PositionalArgs {
 // more, as in "nexus-rpc events | head".
 const ExitNoReader = 128 + int(syscall.SIGPIPE)
 
-// errNoReader says that nobody reads stdout any more. It is the end of a verb, and no
+// ErrNoReader says that nobody reads stdout any more. It is the end of a verb, and no
 // failure to report.
-var errNoReader = errors.New("nobody reads stdout any more")
+var ErrNoReader = errors.New("nobody reads stdout any more")
 
-// untilNoReader is a context that ends when nobody reads stdout any more, with errNoReader
+// untilNoReader is a context that ends when nobody reads stdout any more, with ErrNoReader
 // for its cause: a verb that prints seldom would not notice. The caller must call stop.
 func untilNoReader(ctx context.Context, stdout io.Writer) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	unwatch := func() {}
 	if out, ok := stdout.(*os.File); ok {
-		unwatch = writequeue.WatchReader(out, func() { cancel(errNoReader) })
+		unwatch = writequeue.WatchReader(out, func() { cancel(ErrNoReader) })
 	}
 	return ctx, func() {
 		cancel(nil)

@@ -259,5 +259,5 @@ func noteRequest(a *App, one asked) {
 // howToAnswer says how somebody answers a request by verbs.
 func (a *App) howToAnswer(one asked) string {
 	which := one.AgentID + " " + one.RequestID
-	return fmt.Sprintf("answer with: %s, or %s", a.call("allow "+which), a.call("deny "+which))
+	return fmt.Sprintf("answer with: %s, or %s", a.Call("allow "+which), a.Call("deny "+which))
 }

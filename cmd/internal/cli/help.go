@@ -115,7 +115,10 @@ func argumentName(cmd *cobra.Command, n, i int) string {
 
 // wireNames matches names of methods and parameters, but for those of one word, which are words
 // of a sentence too. A method of an agent may have its parameters and the agent behind it.
-var wireNames = regexp.MustCompile(`([a-z]+(?:_[a-z]+)+)(?: (\{[^{}]*\}) of agent ([A-Za-z0-9._-]+))?`)
+var wireNames = regexp.MustCompile(`([a-z]+(?:_[a-z]+)+)(?: (\{[^{}]*\})(?: of agent ([A-Za-z0-9._-]+))?)?`)
+
+// stopping is how a suggestion names the method shutdown, whose name is a word of its own.
+var stopping = regexp.MustCompile(`call shutdown of (?:the agent|agent ([A-Za-z0-9._-]+))`)
 
 // inVerbs says what the server suggests as it is done here: by verbs and by flags of the verb
 // that ran, and where there is no verb by a whole call. Call calls methods, as the server's
@@ -127,25 +130,34 @@ func (a *App) inVerbs(ran *cobra.Command, text string) string {
 	if id := ran.Flags().Lookup("request-id"); id != nil && !id.Changed { // then each has a new one
 		text = strings.Replace(text, " with a new request_id", "", 1)
 	}
+	about := func(agent string) string { // the agent that is meant where none is named
+		if args := ran.Flags().Args(); agent == "" && len(args) > 0 && agentFirst.MatchString(ran.Use) {
+			agent = args[0]
+		}
+		return agent
+	}
+	text = stopping.ReplaceAllStringFunc(text, func(found string) string {
+		return "run " + a.Call("stop "+cmp.Or(about(stopping.FindStringSubmatch(found)[1]), "AGENT"))
+	})
 	return wireNames.ReplaceAllStringFunc(text, func(found string) string {
 		parts := wireNames.FindStringSubmatch(found)
 		name, params, agent := parts[1], parts[2], parts[3]
 		if m, ok := api.Find(name); ok {
-			if args := ran.Flags().Args(); agent == "" && len(args) > 0 && agentFirst.MatchString(ran.Use) {
-				agent = args[0]
-			}
+			agent = about(agent)
 			use := verbOf(name, verbs())
 			setter := settersUse.FindStringSubmatch(use)
 			if verb := wordsOf.FindString(use); verb != "" && setter == nil {
 				if agent != "" && strings.HasPrefix(use, verb+" AGENT") {
 					verb += " " + agent
+				} else if text := onlyText(params); text != "" {
+					return a.Call(verb + " " + text)
 				}
-				return a.call(verb) + strings.TrimPrefix(found, name)
+				return a.Call(verb) + strings.TrimPrefix(found, name)
 			}
 			if setter != nil {
-				return a.call(setter[1] + " " + cmp.Or(agent, "AGENT") + " " + cmp.Or(onlyText(params), setter[2]))
+				return a.Call(setter[1] + " " + cmp.Or(agent, "AGENT") + " " + cmp.Or(onlyText(params), setter[2]))
 			}
-			return a.call(wholeCall(m, agent, cmp.Or(params, limitNamed(text, shapes[name]))))
+			return a.Call(wholeCall(m, agent, cmp.Or(params, limitNamed(text, shapes[name]))))
 		}
 		flag := strings.ReplaceAll(strings.TrimSuffix(name, "_s"), "_", "-") // that of a time in seconds takes a unit
 		if ran.Flags().Lookup(flag) != nil {

@@ -135,8 +135,8 @@ func noteUnknownTypes(a *App, types []string) {
 // and what the server says of the stream itself as it says it.
 func printEvents(ctx context.Context, a *App, events iter.Seq2[client.Event, error]) error {
 	for event, err := range events {
-		if errors.Is(context.Cause(ctx), errNoReader) {
-			return errNoReader
+		if errors.Is(context.Cause(ctx), ErrNoReader) {
+			return ErrNoReader
 		}
 		if ctx.Err() != nil {
 			return nil // that is how it is ended

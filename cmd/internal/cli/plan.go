@@ -62,6 +62,9 @@ func (v *plan) check(f *pflag.FlagSet, _ []string) error {
 		return err
 	}
 	if f.Changed("size") {
+		if v.size < 1 || v.size > api.MaxPool {
+			return Usage("--size must be from 1 to %d, not %d", api.MaxPool, v.size)
+		}
 		v.pool.Size = &v.size
 	}
 	if f.Changed("agents") {
@@ -82,6 +85,9 @@ func (v *plan) check(f *pflag.FlagSet, _ []string) error {
 }
 
 func (v *plan) run(ctx context.Context, a *App, c *client.Client, args []string) (err error) {
+	if a.Slash && args[0] == "-" {
+		return noStdin
+	}
 	if v.p.Plan, err = readPlan(a.Stdin, args[0]); err != nil {
 		return err
 	}

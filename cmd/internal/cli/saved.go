@@ -92,8 +92,11 @@ func (v *load) flags(f *pflag.FlagSet) {
 }
 
 func (v *load) check(_ *pflag.FlagSet, args []string) error {
-	if len(args) == 0 && !v.last {
+	switch {
+	case len(args) == 0 && !v.last:
 		return Usage("name a session, or say --last for the one that a person used last")
+	case len(args) > 0 && v.last:
+		return Usage("SESSION and --last exclude each other")
 	}
 	return nil
 }

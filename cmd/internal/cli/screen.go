@@ -50,7 +50,7 @@ func (s *screen) Write(p []byte) (int, error) {
 func (s *screen) print(text []byte) error {
 	_, err := s.out.Write(harmless(text, false))
 	if errors.Is(err, syscall.EPIPE) {
-		err = errNoReader
+		err = ErrNoReader
 	}
 	s.lost = cmp.Or(s.lost, err)
 	return err

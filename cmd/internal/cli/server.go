@@ -286,12 +286,17 @@ func (a *App) Connect(ctx context.Context, start bool) (*client.Client, error) {
 	if a.apiKey == "" && cfg.APIKey == "" && !found.holds(a.Port) {
 		return nil, &noServerError{a.describeStranger(found, home)}
 	}
-	return client.New(client.Options{
+	c, err := client.New(client.Options{
 		URL:    found.URL,
 		Moves:  a.portFrom == "" && found.holds(a.Port),
 		Sign:   found.Health.SignaturesRequired,
 		Lookup: &auth.Lookup{Flag: a.apiKey, Env: cfg.APIKey, Home: home, Port: a.Port},
 	})
+	if errors.Is(err, auth.ErrNoKey) { // the server made one as it started
+		return nil, fmt.Errorf("the server of %s (process %d, port %d) runs, and its key file %s is gone: %s, and start it again, which makes another one",
+			home, found.home.PID, a.Port, auth.KeyPath(home, a.Port), kill(found.home.PID))
+	}
+	return c, err
 }
 
 // displaced reports whether something else listens where a server of the home would: it is
@@ -380,11 +385,13 @@ func (t *target) describeStranger(found located, home string) string {
 	said := fmt.Sprintf("the server on port %d is not that of %s", t.Port, home)
 	switch {
 	case !found.home.Runs:
-		said += ", which has none: start one on a free port with " + t.serveOn("0")
+		said += ", which has none: start one on a free port with " + t.serveOn("0") + "; or"
 	case found.home.Port > 0:
-		said += fmt.Sprintf(", which is on port %d", found.home.Port)
+		said += fmt.Sprintf(", which is on port %d: name that port; or", found.home.Port)
+	default:
+		said += ":"
 	}
-	return said + "; or name that server's home by --home, or its key by --api-key @FILE" + t.orLeaveOut()
+	return said + " name that server's home by --home, or its key by --api-key @FILE" + t.orLeaveOut()
 }
 
 // advice is how to get a server where none is, as the end of a sentence about that.

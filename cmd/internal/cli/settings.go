@@ -77,7 +77,7 @@ func (v *undo) run(ctx context.Context, a *App, c *client.Client, args []string)
 		return err
 	}
 	for _, path := range result.Files.Restored {
-		if err := a.Printf("restored %s\n", path); err != nil {
+		if err := a.Printf("as before: %s\n", path); err != nil {
 			return err
 		}
 	}
@@ -157,9 +157,15 @@ func (v *prompt) run(ctx context.Context, a *App, c *client.Client, args []strin
 	})
 }
 
+// noStdin is what - means in a talk, whose stdin is what is typed.
+var noStdin = Usage("a talk has no stdin: name a file")
+
 // readText reads a file of text, or stdin for "-".
 func readText(a *App, path string) (string, error) {
 	if path == "-" {
+		if a.Slash {
+			return "", noStdin
+		}
 		return ReadMessage(a.Stdin, path)
 	}
 	data, err := safefile.ReadNamed(path, maxStdin)

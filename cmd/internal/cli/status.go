@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
@@ -34,13 +35,20 @@ func status(ctx context.Context, a *App, c *client.Client, args []string) error 
 	case err != nil:
 		return err
 	case s.Agent != nil && (s.Agent.State == "ready" || s.Agent.State == "busy"):
-		silent = s.ask(ctx, c, args[0])
+		asking, stop := context.WithTimeoutCause(ctx, answerPatience, fmt.Errorf("the process has not answered within %v, so this is what the server knows of it", answerPatience))
+		if silent = s.ask(asking, c, args[0]); silent != nil && asking.Err() != nil && ctx.Err() == nil {
+			silent = context.Cause(asking)
+		}
+		stop()
 	}
 	if a.Structured() {
 		return errors.Join(a.PrintValue(s), silent)
 	}
 	return errors.Join(a.table(s.rows(args[0])), silent)
 }
+
+// answerPatience bounds the wait for a process that may stand still: what the server knows of it waits behind that.
+const answerPatience = 3 * time.Second
 
 // findAgent is an agent of the server, or one that is saved.
 func findAgent(ctx context.Context, c *client.Client, id string) (s agentStatus, err error) {

@@ -3,11 +3,14 @@ package cli_test
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
+
+	"nexus.internal/cmd/internal/cli"
 )
 
 // answering answers each method with a result or an error; another method is a failure.
@@ -59,6 +62,23 @@ func TestStatusOfASilentProcess(t *testing.T) {
 	}
 }
 
+// So it has, soon, where the process stands still.
+func TestStatusOfAProcessThatStandsStill(t *testing.T) {
+	t.Parallel()
+	agents := answering(t, map[string]string{"list_agents": `"result":{"agents":[{"agent_id":"s","state":"busy","pid":7}]}`})
+	got := run(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/agent/s" {
+			_, _ = io.ReadAll(r.Body) // the end of the connection is seen behind it
+			<-r.Context().Done()
+			return
+		}
+		agents(w, r)
+	}, nil, "status", "s")
+	if got.status != 1 || !strings.Contains(got.stdout, "process     7, ") || got.stderr != "nexus-rpc: the process has not answered within 3s, so this is what the server knows of it\n" {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // The server may not have heard yet from a process that has just started where it works: the
 // process itself says so.
 func TestStatusOfAProcessThatHasJustStarted(t *testing.T) {
@@ -93,6 +113,26 @@ func TestSuggestions(t *testing.T) {
 		if diff := cmp.Diff(outcome{1, "", test.want}, got, cmp.AllowUnexported(outcome{})); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", test.args, diff)
 		}
+	}
+}
+
+// What listens says itself what is wrong with how it was called; nothing is said of the key then.
+func TestPlainToTLS(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("challenge") == "" {
+			_, _ = io.WriteString(w, `{"status":"ok","service":"nexus","version":"test"}`)
+			return
+		}
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid Request","data":{"type":"INVALID_REQUEST","details":"this port speaks TLS","recovery_suggestions":["Use https:// in the server's address."]}}}`)
+	}))
+	t.Cleanup(server.Close)
+	var said strings.Builder
+	status := cli.New(cli.Options{
+		Name: "nexus-rpc", Environ: []string{"NEXUS_HOME=" + t.TempDir(), "NEXUS3_API_KEY=nxk_test"}, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &said,
+	}).Run(t.Context(), []string{"--server", server.URL, "list"})
+	if got := said.String(); status != 1 || !strings.HasSuffix(got, "this port speaks TLS\n  Use https:// in the server's address.\n") {
+		t.Errorf("got %d, %q", status, got)
 	}
 }
 

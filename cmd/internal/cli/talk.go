@@ -190,7 +190,7 @@ func notAnswered(a *App, agent string, result api.SendResult) error {
 	case result.StopReason == string(protocol.StopContentFilter):
 		return fmt.Errorf("the answer was cut off by the model's service, which refused or filtered the rest (%s)", result.StopReason)
 	case strings.TrimSpace(protocol.Value(result.Content)) == "":
-		return fmt.Errorf("the agent ended the turn without a word: %s shows what was done", a.call("messages "+agent))
+		return fmt.Errorf("the agent ended the turn without a word: %s shows what was done", a.Call("messages "+agent))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/protocol/suggest"
 )
 
 // command is one of the terminal's own.
@@ -71,12 +72,10 @@ func unknown(l look, name string) []string {
 	return []string{l.problem("no command /" + cli.Harmless(name, true) + suggestion(name))}
 }
 
-// suggestion is the end of a sentence that names a command that begins alike.
+// suggestion is the end of a sentence that names the command that was probably meant.
 func suggestion(name string) string {
-	for _, other := range names() {
-		if len(name) > 1 && (strings.HasPrefix(other, name[:2]) || strings.HasPrefix(name, other)) {
-			return ": is /" + other + " meant? /help lists them"
-		}
+	if near := suggest.Nearest(name, names()); near != "" {
+		return ": is /" + near + " meant? /help lists them"
 	}
 	return ": /help lists them"
 }
@@ -199,11 +198,11 @@ func showHelp(t *talk, args []string) ([]string, work) {
 	if !t.o.Plain {
 		lines = t.look().wrap("Enter sends, or queues while the agent is busy; Ctrl-S sends at once and aborts the running turn; Esc cancels it.", "")
 	}
-	own, all := commands(), cli.Verbs()
+	own := commands()
 	for _, name := range names() {
 		use, help := strings.TrimRight("/"+name+" "+own[name].use, " "), own[name].help
 		if help == "" {
-			use, help = usageOf(name), all[name].Summary
+			use, help = usageOf(name), summaryOf(name)
 		}
 		lines = append(lines, t.look().wrap(use+": "+help, "  ")...)
 	}

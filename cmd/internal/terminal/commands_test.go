@@ -33,12 +33,27 @@ func TestCommandsAreVerbs(t *testing.T) {
 	}
 }
 
-// A command that there is not leads to one that begins alike.
+// A command that there is not leads to the one that is near, if any is.
 func TestUnknownCommand(t *testing.T) {
-	for typed, want := range map[string]string{"/permision": "/permissions", "/lst": "", "/statusx": "/status", "/zz": ""} {
+	for typed, want := range map[string]string{"/permision": "/permissions", "/lst": "/list", "/statusx": "/status", "/zz": ": /help", "/foo": "/foo: /help", "/f": ": /help"} {
 		lines, more := (&talk{}).command(typed)
 		if len(lines) != 1 || more != nil || !strings.Contains(lines[0], "/help lists them") || !strings.Contains(lines[0], want) {
 			t.Errorf("%s: %q", typed, lines)
+		}
+	}
+}
+
+// What a command cannot take is refused before anything is asked; no help speaks of stdin, which there is not.
+func TestWhatCommandsTake(t *testing.T) {
+	for _, typed := range []string{"/shutdown x", "/destroy a b"} {
+		talk := &talk{agent: "a"}
+		if lines, more := talk.command(typed); len(lines) != 1 || more != nil || talk.question != nil || !strings.Contains(lines[0], "usage: /") {
+			t.Errorf("%s: %q, asked: %v", typed, lines, talk.question)
+		}
+	}
+	for name := range verbs {
+		if help := strings.Join(verbHelp(look{}, name), " "); strings.Contains(help, "stdin") {
+			t.Errorf("/help %s: %s", name, help)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/charmbracelet/x/term"
@@ -49,6 +50,9 @@ type Options struct {
 	// Server says which server that is, which has proved it by the first answer; "" where it was started
 	// for us, and that was said.
 	Server string
+
+	// Program is how this program is called for the same server, as "nexus --home DIR".
+	Program string
 
 	Version string
 	Home    string
@@ -125,19 +129,36 @@ func plainly(ctx context.Context, c *client.Client, o Options) (*talk, error) {
 		case <-ctx.Done():
 		}
 	})
-	l := &lineMode{t: t, out: o.Stdout, scripted: o.Terminal == nil, msgs: msgs, done: make(chan struct{}), lines: make(chan string)}
+	l := &lineMode{t: t, out: &output{Writer: o.Stdout}, scripted: o.Terminal == nil, msgs: msgs, done: make(chan struct{}), lines: make(chan string)}
 	go l.read(o.Stdin) // ends with stdin, or with the process
 	t.chat.approvals()
 	l.loop(ctx)
 	close(l.done)
 	stop()
-	return t, nil
+	return t, l.out.err
+}
+
+// output is where lines are written until that fails: nobody would see what the talk does from then on.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(b []byte) (n int, err error) {
+	if o.err != nil {
+		return 0, o.err
+	}
+	if n, err = o.Writer.Write(b); errors.Is(err, syscall.EPIPE) {
+		err = cli.ErrNoReader
+	}
+	o.err = err
+	return n, err
 }
 
 // lineMode reads and writes lines.
 type lineMode struct {
 	t        *talk
-	out      io.Writer
+	out      *output
 	msgs     chan any
 	lines    chan string
 	done     chan struct{} // closed when nobody reads lines any more
@@ -167,7 +188,7 @@ func (l *lineMode) read(in io.Reader) {
 func (l *lineMode) loop(ctx context.Context) {
 	l.do(l.t.start)
 	source := l.lines
-	for !l.t.over {
+	for !l.t.over && l.out.err == nil {
 		busy := l.t.shown.turn != "" || len(l.t.queued) > 0 || l.working > 0
 		if l.ending && !busy {
 			return
@@ -183,6 +204,11 @@ func (l *lineMode) loop(ctx context.Context) {
 			if c, ok := msg.(came); ok {
 				l.working--
 				msg = c.msg
+			}
+			if why, ok := msg.(failed); ok && l.scripted && l.t.agent == "" { // a script takes what stands on stdout for answers
+				fmt.Fprintln(l.t.o.Stderr, "nexus: "+strings.TrimPrefix(string(why), "! "))
+				l.t.failed.Store(true)
+				return
 			}
 			l.show(l.t.handle(msg))
 		case line, ok := <-lines:
@@ -267,7 +293,7 @@ func (t *talk) finish() []string {
 		why = "others talk to it"
 	}
 	if why != "" {
-		return []string{"nexus: the server goes on, as " + why + "; nexus shutdown ends it"}
+		return []string{"nexus: the server goes on, as " + why + "; " + t.o.Program + " shutdown ends it"}
 	}
 	if lines, status := t.run("shutdown"); status != cli.ExitDone {
 		return lines

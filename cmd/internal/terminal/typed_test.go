@@ -44,6 +44,16 @@ func (m *model) press(keys string) {
 	m.release()
 }
 
+// The way to go on after the end of the server names the server that is meant.
+func TestTheEndOfTheServer(t *testing.T) {
+	m := drawnTalk(t)
+	m.t.o.Program = "nexus --home 'a b'"
+	m.Update(parted{agent: "a", err: client.ErrNoServer})
+	if said := ansi.Strip(strings.Join(m.lines, " ")); !strings.Contains(said, "the server has ended: nexus --home 'a b' --resume starts one") {
+		t.Errorf("said: %q", said)
+	}
+}
+
 // Text whose keys come together is taken and drawn once, behind the key that it follows and before the one that
 // comes next; each character costs the length of all of them otherwise.
 func TestKeysThatComeTogether(t *testing.T) {

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"bytes"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -46,6 +47,9 @@ func runVerb(t *talk, how subject, name string, args []string) ([]string, work) 
 	current := t.agent
 	ends := name == "destroy" && args[0] == current
 	moves := name == "rename" && len(args) == 2 && args[0] == current
+	if most, asks := map[string]int{"shutdown": 0, "destroy": 1}[name]; asks && len(args) > most {
+		return []string{t.look().problem("usage: " + usageOf(name))}, nil
+	}
 	do := func() any {
 		lines, status := t.run(append([]string{name}, args...)...)
 		switch {
@@ -118,12 +122,17 @@ func usageOf(name string) string {
 	return text
 }
 
+// stdinOf is what the help of a verb says of stdin, which a talk has not.
+var stdinOf = regexp.MustCompile(` \(- reads stdin\)|; - reads it from stdin`)
+
+func summaryOf(name string) string { return stdinOf.ReplaceAllString(cli.Verbs()[name].Summary, "") }
+
 // verbHelp is the help of a command that is a verb.
 func verbHelp(l look, name string) []string {
 	v := cli.Verbs()[name]
-	text := usageOf(name) + "\n" + v.Summary
+	text := usageOf(name) + "\n" + summaryOf(name)
 	if v.Long != "" {
-		text += "\n" + v.Long
+		text += "\n" + stdinOf.ReplaceAllString(v.Long, "")
 	}
 	for _, below := range v.Verbs {
 		text += "\n/" + name + " " + below
