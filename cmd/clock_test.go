@@ -36,6 +36,7 @@ var wallClockUses = map[string]string{
 	"cmd/internal/cli/saved.go UnixMilli":             "shown",
 	"cmd/internal/terminal/lobby.go UnixMilli":        "shown",
 	"cmd/internal/acpserve/session.go UnixMilli":      "shown",
+	"cmd/internal/sessionlog/session.go ModTime":      "shown, and how old a log is, in days",
 	"bridge/sessions/snapshot.go ModTime":             "what a restored file is given",
 	"cmd/internal/backup/write.go ModTime":            "what a restored file is given",
 	"protocol/safefile/safefile.go ModTime":           "what a copy is given",

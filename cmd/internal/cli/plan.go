@@ -86,7 +86,7 @@ func (v *plan) check(f *pflag.FlagSet, _ []string) error {
 
 func (v *plan) run(ctx context.Context, a *App, c *client.Client, args []string) (err error) {
 	if a.Slash && args[0] == "-" {
-		return noStdin
+		return errNoStdin
 	}
 	if v.p.Plan, err = readPlan(a.Stdin, args[0]); err != nil {
 		return err

@@ -157,14 +157,14 @@ func (v *prompt) run(ctx context.Context, a *App, c *client.Client, args []strin
 	})
 }
 
-// noStdin is what - means in a talk, whose stdin is what is typed.
-var noStdin = Usage("a talk has no stdin: name a file")
+// errNoStdin refuses - in a talk, whose stdin is what is typed.
+var errNoStdin = Usage("a talk has no stdin: name a file")
 
 // readText reads a file of text, or stdin for "-".
 func readText(a *App, path string) (string, error) {
 	if path == "-" {
 		if a.Slash {
-			return "", noStdin
+			return "", errNoStdin
 		}
 		return ReadMessage(a.Stdin, path)
 	}
