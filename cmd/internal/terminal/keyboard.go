@@ -10,6 +10,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/term"
 	"golang.org/x/sys/unix"
+
+	"nexus.internal/cmd/internal/cli"
 )
 
 // Keyboard is a terminal that is read. What was typed before the terminal was ours came through its
@@ -89,7 +91,7 @@ func (k *Keyboard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// maxEarly bounds the keys that wait for somebody to talk to. What is typed beyond is lost.
+// maxEarly bounds the keys that wait for somebody to talk to. What is typed beyond is not taken, and that is said.
 const maxEarly = 10_000
 
 // waits reports whether a key waits: a message that was typed before there is somebody to talk to is
@@ -104,6 +106,8 @@ func (m *model) keys(k tea.KeyPressMsg) tea.Cmd {
 	if m.waits(k.String()) {
 		if len(m.early) < maxEarly {
 			m.early = append(m.early, k)
+		} else {
+			m.unheard++
 		}
 		return nil
 	}
@@ -112,8 +116,11 @@ func (m *model) keys(k tea.KeyPressMsg) tea.Cmd {
 
 // retype takes the keys that have waited.
 func (m *model) retype() (do tea.Cmd) {
-	early := m.early
-	m.early = nil
+	early, unheard := m.early, m.unheard
+	m.early, m.unheard = nil, 0
+	if unheard > 0 {
+		do = m.show([]string{m.t.look().problem("there was nobody to talk to yet: of what was typed, the last " + cli.Counted(unheard, "key") + " were not taken")}, nil)
+	}
 	for _, k := range early {
 		if m.hold(k) {
 			continue

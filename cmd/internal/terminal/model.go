@@ -27,6 +27,7 @@ type model struct {
 	keyboard *Keyboard
 	working  int               // how much work is under way
 	early    []tea.KeyPressMsg // keys that wait for somebody to talk to
+	unheard  int               // how many keys more came than can wait
 	burst    burst
 
 	expected string // the request that waits longest; "" for none

@@ -40,6 +40,20 @@ func TestLongPastes(t *testing.T) {
 	}
 }
 
+// Keys for which there is no room before there is somebody to talk to are told.
+func TestTooManyKeysBeforeTheTalk(t *testing.T) {
+	m := drawnTalk(t)
+	m.t.agent, m.working = "", 1
+	for range maxEarly + 2 {
+		m.Update(tea.KeyPressMsg{Code: tea.KeyEnter})
+	}
+	m.t.agent = "a"
+	m.Update(came{})
+	if said := strings.Join(strings.Fields(ansi.Strip(strings.Join(m.lines, " "))), " "); !strings.Contains(said, "the last 2 keys were not taken") || m.working != 0 {
+		t.Errorf("said: %q", said)
+	}
+}
+
 // So is text of a terminal that does not mark what is pasted.
 func TestLongTextOfKeys(t *testing.T) {
 	m := drawnTalk(t)
