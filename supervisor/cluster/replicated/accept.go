@@ -60,10 +60,8 @@ type lists struct {
 
 // keep has the bucket open until ctx ends.
 func (l *lists) keep(ctx context.Context) {
-	wait := openEvery
-	for ; ctx.Err() == nil; _ = ratelimit.Sleep(ctx, wait) {
-		if l.bucket.Load() != nil {
-			wait = openEvery
+	for wait := openEvery; ratelimit.Sleep(ctx, wait) == nil; {
+		if wait = openEvery; l.bucket.Load() != nil {
 			continue
 		}
 		asked, cancel := context.WithTimeout(ctx, openPatience)
@@ -72,7 +70,7 @@ func (l *lists) keep(ctx context.Context) {
 		if errors.Is(err, accepted.ErrAlone) {
 			return
 		}
-		if wait = openEvery; err == nil {
+		if err == nil {
 			l.bucket.Store(bucket)
 		} else if asked.Err() == nil { // it was refused
 			wait = openSeldom
