@@ -263,7 +263,7 @@ func ofSession(err error) *api.Error {
 		}
 	case damaged, errors.Is(e.Err, sessions.ErrUnreadable):
 		mend := `Correct its file, or delete it (delete_session {"session_name":"` + e.Name + `"}).`
-		if strings.Contains(e.Err.Error(), safefile.ErrNotRegular.Error()) { // a child says it in words
+		if strings.Contains(e.Err.Error(), "/"+e.Name+".jsonl: "+safefile.ErrNotRegular.Error()) { // which no delete takes; a child says it in words
 			mend = "Move away what stands in the place of its file."
 		}
 		return &api.Error{Kind: api.KindSessionDamaged, About: e.Name, Details: e.Err.Error(), Suggestions: []string{mend}}
