@@ -23,6 +23,9 @@ const BrokerRefusal = "Nexus-Broker-Refusal"
 // the model that it is to. It does not reach the service.
 const ModelHeader = "Nexus-Model"
 
+// ProgramHeader is the header by which a child tells the broker that a request is of a program of another make, and not its own. It does not reach the service.
+const ProgramHeader = "Nexus-Program"
+
 // CheckModelName reports why a model or provider cannot have that name: it is
 // empty, longer than MaxModelName bytes, not UTF-8, or has control characters.
 // The error does not repeat the name.

@@ -152,6 +152,9 @@ func (a *Answer) count(raw []byte, in member) {
 // Whole reports whether the model has ended the answer.
 func (a *Answer) Whole() bool { return a.whole }
 
+// Uncounted reports whether the model has ended its answer, and the service has not said what that took.
+func (a *Answer) Uncounted() bool { return a.whole && !a.final }
+
 // Count is what the request and the answer so far used, by the service's count, and by
 // ours for what it did not count. asked is the estimate of the request.
 func (a *Answer) Count(asked uint64) Count {

@@ -56,5 +56,12 @@ func (r *Request) Model() string {
 // Others reports whether there is a member "models", of models that may answer instead.
 func (r *Request) Others() bool { return r.scanner.several }
 
+// Unasked reports whether the answer is to be a stream whose usage the request does not certainly ask for ("stream_options" with "include_usage"), as services want it that
+// speak OpenAI's chat completions. It is final once the request is Whole.
+func (r *Request) Unasked() bool {
+	s := &r.scanner
+	return s.streams && (s.option != 1 || s.asks != 1 || !s.counts)
+}
+
 // Tokens is the estimate of what was written so far.
 func (r *Request) Tokens() uint64 { return r.scanner.tokens() }

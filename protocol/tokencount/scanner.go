@@ -14,6 +14,7 @@ const (
 	other    member = iota
 	message         // of Anthropic's message_start
 	response        // of OpenAI's response.completed
+	options         // "stream_options" of a request
 )
 
 // scanner walks JSON as it comes, in any pieces, and keeps nothing of it but
@@ -41,6 +42,10 @@ type scanner struct {
 	inModel bool   // it is being read
 	named   bool   // there is a member "model" at the top
 	several bool   // there is "models"
+	streams bool   // "stream" is true
+	asks    int    // how often the options of the stream name "include_usage", or may do
+	counts  bool   // as true
+	option  int    // how often there are such options
 	ended   bool   // the object has
 	err     error  // why what was read begins no request; the first
 }
@@ -116,6 +121,9 @@ func (s *scanner) insideString(p []byte) (n int) {
 				if s.depth == 1 {
 					s.err = cmp.Or(s.err, errEscaped)
 				}
+				if s.depth == 2 && s.within == options {
+					s.asks++ // it may be that name
+				}
 			}
 		}
 		n++
@@ -134,6 +142,7 @@ func (s *scanner) outsideString(p []byte) (n int) {
 		if p[n] == 't' && s.depth == 1 && s.nameLen >= 0 && bytes.EqualFold(s.name[:s.nameLen], []byte("background")) { // true
 			s.err = cmp.Or(s.err, errHidden)
 		}
+		s.word(p[n])
 		n++
 	}
 	if n == len(p) {
@@ -165,6 +174,17 @@ func (s *scanner) outsideString(p []byte) (n int) {
 	return n
 }
 
+// word takes a byte of a number, true, false or null: the t of true is in no other one.
+func (s *scanner) word(c byte) {
+	switch {
+	case c != 't' || s.nameLen < 0:
+	case s.depth == 1 && bytes.EqualFold(s.name[:s.nameLen], []byte("stream")):
+		s.streams = true
+	case s.depth == 2 && s.within == options && s.isMember("include_usage"):
+		s.counts = true
+	}
+}
+
 func (s *scanner) unexpected(c byte) {
 	if s.err == nil {
 		s.err = fmt.Errorf("the request is no JSON object: unexpected %q", string([]byte{c}))
@@ -174,6 +194,9 @@ func (s *scanner) unexpected(c byte) {
 // nameMember takes a name at the top. Some services take the last of several, and some ignore the case.
 func (s *scanner) nameMember(name []byte) {
 	s.several = s.several || bytes.EqualFold(name, []byte("models"))
+	if bytes.EqualFold(name, []byte("stream_options")) {
+		s.option++
+	}
 	if bytes.EqualFold(name, []byte("model")) {
 		if s.named || string(name) != "model" {
 			s.err = cmp.Or(s.err, errModels)
@@ -218,6 +241,9 @@ func (s *scanner) endString() {
 	if !s.value && s.depth == 1 && s.nameLen >= 0 {
 		s.nameMember(s.name[:s.nameLen])
 	}
+	if !s.value && s.depth == 2 && s.within == options && s.nameLen >= 0 && bytes.EqualFold(s.name[:s.nameLen], []byte("include_usage")) {
+		s.asks++
+	}
 	if !s.value || s.nameLen < 0 {
 		return
 	}
@@ -244,6 +270,8 @@ func (s *scanner) open(c byte) {
 		s.within = message
 	case s.depth == 1 && c == '{' && s.isMember("response"):
 		s.within = response
+	case s.depth == 1 && c == '{' && s.answer == nil && s.isMember("stream_options"):
+		s.within = options
 	case s.depth <= 1:
 		s.within = other
 	}

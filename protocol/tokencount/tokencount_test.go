@@ -231,6 +231,22 @@ func TestRequestErr(t *testing.T) {
 			}
 		}
 	}
+	for body, want := range map[string]bool{
+		`{"stream":true}`: true, `{"stream":true,"stream_options":{"include_usage":true}}`: false, `{"stream_options":{"x":[1],"include_usage" : true},"Stream":true}`: false,
+		`{"stream":false}`: false, `{"x":{"stream":true}}`: false, `{"stream":true,"stream_options":{"include_usage":false}}`: true, `{"stream":true,"stream_options":null}`: true,
+		`{"stream":true,"stream_options":{"include_usage":true,"include_usage":false}}`:            true,
+		`{"stream":true,"stream_options":{"include_usage":true,"include\u005fusage":false}}`:       true,
+		`{"stream":true,"stream_options":{"include_usage":true},"Stream_options":{}}`:              true,
+		`{"stream":true,"stream_options":{"include_usage":true},"stream_options":null}`:            true,
+		`{"stream":true,"stream_options":{"x":{"include_usage":true}},"y":{"include_usage":true}}`: true,
+		`{"stream":true,"stream_options":[{"include_usage":true}]}`:                                true,
+	} {
+		for _, n := range []int{1, 3, len(body)} {
+			if r := readRequest(body, n); r.Unasked() != want || r.Err() != nil {
+				t.Errorf("%s in pieces of %d: unasked %v, %v", body, n, r.Unasked(), r.Err())
+			}
+		}
+	}
 	for _, body := range []string{"", "{", `{"model":"m"`, `{"a":1`, `{"a":"}`} {
 		if r := readRequest(body, 1); r.Err() != nil || r.Whole() {
 			t.Errorf("%s: got %v, whole %v", body, r.Err(), r.Whole())

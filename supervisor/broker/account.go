@@ -206,6 +206,22 @@ func (b *Broker) admitModel(acc *account, s *service, body *tokencount.Request) 
 	return nil
 }
 
+// admitStream refuses a stream of a program of another make that would not be counted, as the service counts only those that ask for it, where something limits the
+// tokens or the cost of the agent. nexus's own child asks, unless a service does not take the question.
+func (b *Broker) admitStream(x *forwardedRequest, unasked bool) *refusal {
+	if !unasked || !x.program || !x.service.silent.Load() {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, a := range x.account.ancestry() {
+		if a.limits.Tokens != 0 || a.limits.CostUSD != 0 {
+			return refuse(400, "invalid_request_error", `what agent %s uses is limited, and provider %s counts a stream only if the request asks for it: set "stream_options" to {"include_usage":true}`, a.id, x.service.name)
+		}
+	}
+	return nil
+}
+
 // finish accounts for a request to s that admit let in.
 func (b *Broker) finish(acc *account, s *service, c result, used Usage) {
 	now := time.Now()

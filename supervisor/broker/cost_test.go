@@ -178,3 +178,54 @@ func TestRequestHasOnePrice(t *testing.T) {
 		t.Errorf("they cost %v", got)
 	}
 }
+
+// A service that counts a stream only if it is asked to is found out by the first one that does not ask: then a program of another make whose agent has
+// a limit must ask. Others need not.
+func TestStreamsAreCounted(t *testing.T) {
+	h := newHouse(t, broker.Options{}, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // what broke off is no request
+		}
+		if r.Header.Get(protocol.ProgramHeader) != "" {
+			t.Error("the header reached the service")
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, `data: {"choices":[{"delta":{"content":"42"},"finish_reason":"stop"}]}`+"\n\n")
+		if strings.Contains(string(body), `"include_usage":true`) || strings.Contains(string(body), "counts unasked") {
+			_, _ = io.WriteString(w, `data: {"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":50000}}`+"\n\n")
+		}
+		_, _ = io.WriteString(w, "data: [DONE]\n\n")
+	})
+	p := broker.Provider{BaseURL: h.upstream.URL + "/v1", Auth: broker.None, Prices: prices{}}
+	if err := h.Reload(map[string]broker.Provider{"p": p}, broker.Limits{}, func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	limited, _ := h.start(broker.Agent{ID: "limited", Limits: &broker.Limits{Limits: protocol.Limits{Tokens: 10_000_000}}})
+	free, _ := h.start(broker.Agent{ID: "free"})
+	const unasked, asked = `{"model":"m","stream":true,"messages":[]}`, `{"model":"m","stream":true,"stream_options":{"include_usage":true},"messages":[]}`
+	for i, tt := range []struct {
+		socket, body, program string
+		status                int
+	}{
+		{limited, `{"model":"m","stream":true,"messages":["counts unasked"]}`, "1", 200},
+		{limited, unasked, "1", 200}, // by which it is found out
+		{limited, unasked, "1", 400},
+		{limited, asked, "1", 200},
+		{limited, unasked, "", 200}, // of nexus's own child, which asks where it can
+		{limited, `{"model":"m","messages":[]}`, "1", 200},
+		{free, unasked, "1", 200},
+	} {
+		header := http.Header{protocol.ModelHeader: {"m"}}
+		if tt.program != "" {
+			header.Set(protocol.ProgramHeader, tt.program)
+		}
+		res, answer := h.do(tt.socket, "POST", "/p/chat/completions", tt.body, header)
+		if res.StatusCode != tt.status || tt.status == 400 && !strings.Contains(answer, `agent limited`) {
+			t.Errorf("%d: got %d %s, want %d", i, res.StatusCode, answer, tt.status)
+		}
+	}
+	if got := h.usage("limited").Output; got < 100_000 || got > 100_100 {
+		t.Errorf("counted are %d tokens", got)
+	}
+}

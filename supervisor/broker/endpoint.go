@@ -89,7 +89,7 @@ func (s *service) target(rest, query string) *url.URL {
 // asks, how it got here, and what the connection is.
 var notForwarded = []string{
 	"Authorization", "Proxy-Authorization", "Api-Key", "X-Api-Key", "X-Goog-Api-Key", "Cookie", "Host", "Accept-Encoding", "Content-Encoding",
-	"Expect", protocol.ModelHeader, "Content-Length", "Connection", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Expect", protocol.ModelHeader, protocol.ProgramHeader, "Content-Length", "Connection", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 	"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip",
 }
 

@@ -77,6 +77,7 @@ type forwardedRequest struct {
 	account *account
 	service *service
 	paid    bool
+	program bool // it is of a program of another make
 	began   time.Time
 
 	body   countingBody
@@ -105,6 +106,7 @@ func (x *forwardedRequest) run(w http.ResponseWriter, r *http.Request, rest stri
 		endSpan(fault, tracing.Int("http.response.status_code", int64(x.status)),
 			tracing.Int("gen_ai.usage.input_tokens", int64(x.used.Input+x.used.CacheRead+x.used.CacheCreation)), tracing.Int("gen_ai.usage.output_tokens", int64(x.used.Output)))
 	}()
+	x.program = r.Header.Get(protocol.ProgramHeader) != ""
 	x.body.of, x.body.body = x, http.MaxBytesReader(nil, r.Body, maxBody)
 	out := &http.Request{
 		Method: r.Method, URL: x.service.target(rest, r.URL.RawQuery), Header: x.service.header(r.Header),
@@ -224,6 +226,9 @@ func (x *forwardedRequest) stream(w http.ResponseWriter, r *http.Request, res *h
 		defer func() {
 			asked, _ := x.body.tokens()
 			x.used = usageOf(x.answer.Count(asked))
+			if x.body.unasked() && x.answer.Uncounted() {
+				x.service.silent.Store(true)
+			}
 		}()
 	}
 	x.setHeaders(w, res.Header)
@@ -308,6 +313,9 @@ func (q *countingBody) judge(p []byte, after error) *refusal {
 	case err != nil:
 		return refuse(400, "invalid_request_error", "%s", err)
 	case q.count.Whole():
+		if refused := q.of.broker.admitStream(q.of, q.count.Unasked()); refused != nil {
+			return refused
+		}
 		return q.of.broker.admitModel(q.of.account, q.of.service, &q.count)
 	case q.complete:
 		return refuse(400, "invalid_request_error", "the request is no JSON object: it has no end")
@@ -322,6 +330,13 @@ func (q *countingBody) model() string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.count.Model()
+}
+
+// unasked reports whether the answer is to be a stream whose usage was not asked for.
+func (q *countingBody) unasked() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.complete && q.count.Unasked()
 }
 
 // tokens estimates those that were read; whole says that this was all.

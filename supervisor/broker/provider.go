@@ -3,6 +3,7 @@ package broker
 import (
 	"fmt"
 	"net/url"
+	"sync/atomic"
 
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/redact"
@@ -49,6 +50,7 @@ type service struct {
 	keyName string
 	secrets redact.Secrets
 	prices  Prices
+	silent  atomic.Bool // it has not counted a stream whose request did not ask for that
 }
 
 // price is what a model costs; false if that is not known.

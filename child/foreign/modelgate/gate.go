@@ -155,6 +155,9 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		model, err := peekModel(r)
+		if err == nil && model != "" {
+			err = protocol.CheckModelName(model)
+		}
 		if err != nil {
 			takeBody(r)
 			refuse(w, http.StatusBadRequest, "invalid_request_error", "%s", err)
@@ -164,6 +167,7 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if model != "" {
 			r.Header.Set(protocol.ModelHeader, model)
 		}
+		r.Header.Set(protocol.ProgramHeader, "1")
 		g.proxy.ServeHTTP(w, r)
 	}
 }
@@ -209,7 +213,7 @@ func peekModel(r *http.Request) (string, error) {
 // passedHeaders and passedQuery are what services need of a request beside its body. Others would go with the server's
 // key: they choose another account that pays, or in a proxy of models another model.
 var (
-	passedHeaders = []string{"Accept", "Anthropic-Beta", "Anthropic-Version", "Openai-Beta", "Traceparent", "User-Agent", protocol.ModelHeader}
+	passedHeaders = []string{"Accept", "Anthropic-Beta", "Anthropic-Version", "Openai-Beta", "Traceparent", "User-Agent", protocol.ModelHeader, protocol.ProgramHeader}
 	passedQuery   = []string{"after_id", "before_id", "beta", "limit"}
 )
 

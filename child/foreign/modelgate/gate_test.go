@@ -97,7 +97,10 @@ func TestGate(t *testing.T) {
 	base, token := opened(t, modelgate.Options{Provider: "a b", Type: "anthropic", Protocol: "claude"}, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		model := r.Header.Get(protocol.ModelHeader)
-		for _, name := range []string{"Accept-Encoding", "Content-Length", "User-Agent", protocol.ModelHeader} {
+		if got := r.Header.Values(protocol.ProgramHeader); !slices.Equal(got, []string{"1"}) {
+			t.Errorf("that it is of a program is said by %q", got)
+		}
+		for _, name := range []string{"Accept-Encoding", "Content-Length", "User-Agent", protocol.ModelHeader, protocol.ProgramHeader} {
 			r.Header.Del(name)
 		}
 		fmt.Fprintf(w, "%s %s %v %s %s", r.Method, r.RequestURI, r.Header, model, body)
@@ -109,7 +112,7 @@ func TestGate(t *testing.T) {
 		want                     string
 	}{
 		{"bearer", "POST", "/v1/messages?beta=true&model=big&key=", body, []string{"Authorization", "Bearer " + token, "Cookie", "x", "Openai-Organization", "other", "X-Custom", "x", "Anthropic-Version", "2023-06-01", "Anthropic-Beta", "b", "Content-Type", "x/y"}, `200 POST /a%20b/v1/messages?beta=true map[Anthropic-Beta:[b] Anthropic-Version:[2023-06-01]] m ` + body},
-		{"x-api-key, and a lie about the model", "POST", "/v1/messages", body, []string{"X-Api-Key", token, protocol.ModelHeader, "cheap"}, `200 POST /a%20b/v1/messages map[] m `},
+		{"x-api-key, and a lie about the model", "POST", "/v1/messages", body, []string{"X-Api-Key", token, protocol.ModelHeader, "cheap", protocol.ProgramHeader, ""}, `200 POST /a%20b/v1/messages map[] m `},
 		{"as Google's", "GET", "/v1/models/x?key=" + token, "", nil, `200 GET /a%20b/v1/models/x map[]`},
 		{"x-goog-api-key", "GET", "/models", "", []string{"X-Goog-Api-Key", token}, `200 GET /a%20b/v1/models map[]`},
 		{"no token", "POST", "/v1/messages", body, nil, "401 "},
@@ -119,6 +122,7 @@ func TestGate(t *testing.T) {
 		{"files", "GET", "/v1/files", "", []string{"X-Api-Key", token}, "404 "},
 		{"out of the provider", "POST", "/v1/../../other/v1/messages", body, []string{"X-Api-Key", token}, "404 "},
 		{"two models", "POST", "/v1/messages", `{"model":"m","\u006dodel":"big"}`, []string{"X-Api-Key", token}, `400 {"type":"error","error":{"type":"invalid_request_error","message":"a name of a member at the top`},
+		{"a model's name with a NUL", "POST", "/v1/messages", `{"model":"m\u0000x"}`, []string{"X-Api-Key", token}, `400 {"type":"error","error":{"type":"invalid_request_error","message":"`},
 		{"packed", "POST", "/v1/messages", body, []string{"X-Api-Key", token, "Content-Encoding", "gzip"}, "415 "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
