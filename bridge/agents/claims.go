@@ -53,7 +53,7 @@ type Claims interface {
 	// Drain says whether this machine is to have no agents, also after a restart.
 	Drain(on bool) error
 	// Takers are the machines that could have an agent of this machine, as they share its directory, whether they are up or not. If there are none, why says what
-	// binds the agent to this machine.
+	// binds the agent to this machine; it is "" while that is not known, as the agent has just come.
 	Takers(agent string) (machines []string, why string)
 	// HandOver makes an agent of this machine that of another one, which has then what is saved of it. No process of the agent runs. What is saved here is
 	// Taken then. After an error it is this machine's still, unless Owner says otherwise.

@@ -65,7 +65,7 @@ func (a Access) Enter(ctx context.Context, ids []string, queues bool) (leave fun
 // Leaves reports whether an agent is being handed over to another machine, or was within the last minute.
 func (a Access) Leaves(id string) bool { return a.r.handOvers.gates.leaves(id) }
 
-// target is the machine that is to have an agent of this one; "" with the reason why it stays.
+// target is the machine that is to have an agent of this one; "" with the reason why it stays, or with none while that is not known.
 func target(r *Registry, id, near string, take bool) (machine, why string) {
 	takers, why := r.o.Claims.Takers(id)
 	if len(takers) == 0 {
@@ -120,7 +120,7 @@ func Progress(r *Registry) DrainProgress {
 	l := DrainProgress{Given: int(r.handOvers.given.Load()), Bound: map[string]string{}}
 	for _, id := range r.o.Claims.Owned() {
 		switch to, why := target(r, id, "", false); {
-		case to == "":
+		case to == "" && why != "":
 			l.Bound[id] = why
 		default:
 			if l.Left++; waits(r, id) {

@@ -235,6 +235,9 @@ func stays(outcome string) int {
 }
 
 func importTable(app *cli.App, done clusterImported) error {
+	if len(done.Sessions)+len(done.Runs) == 0 && done.Problem != "" {
+		return nil // which is told
+	}
 	if len(done.Sessions)+len(done.Runs) == 0 {
 		return app.Printf("nothing is saved there\n")
 	}

@@ -17,13 +17,18 @@ import (
 const giveAgain = 300 * time.Millisecond
 
 // Takers are the other machines that share the directory in which an agent of this machine works, whether they are up or not. If there are none, why says what binds
-// the agent to this machine.
+// the agent to this machine; it is "" while its files are not here yet, as it has just come, so that its directory is not known.
 func (s *Store) Takers(name string) (machines []string, why string) {
 	if isTemp(name) {
 		return nil, "it is temporary"
 	}
 	cwd, _ := s.o.Dirs.Place(name)
-	if !s.shares(cwd) {
+	switch claim, ok := s.node.Owner(name); {
+	case cwd == "" && ok && s.notes.get(name).Epoch != claim.Epoch:
+		return nil, ""
+	case cwd == "":
+		return nil, "where it works is not known"
+	case !s.shares(cwd):
 		return nil, fmt.Sprintf("it works in %s, which this machine does not share", cwd)
 	}
 	for _, m := range s.node.Machines() {

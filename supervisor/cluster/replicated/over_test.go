@@ -86,3 +86,27 @@ func TestWrittenOver(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An agent that has just come is bound by nothing as long as its files are not here, which say where it works.
+func TestTakersOfWhatHasJustCome(t *testing.T) {
+	t.Parallel()
+	farm := clustertest.Start(t, 3)
+	a := startSharing(t, farm[0], t.TempDir(), shared, shared)
+	b := startSharing(t, farm[1], t.TempDir(), "", shared)
+	a.claim("worker")
+	r := a.open("worker", true)
+	a.turn(r, "worker", "one")
+	if err := errors.Join(r.Close(), a.HandOver(within(t), "worker", "b")); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "b has it", func() bool { c, _ := b.node.Owner("worker"); return c.Machine == "b" })
+	if takers, why := b.Takers("worker"); takers != nil || why != "" {
+		t.Errorf("before its files are there: %v, %q", takers, why)
+	}
+	if err := b.Prepare(within(t), "worker"); err != nil {
+		t.Fatal(err)
+	}
+	if takers, why := b.Takers("worker"); takers != nil || why != "where it works is not known" {
+		t.Errorf("once they are: %v, %q", takers, why)
+	}
+}
