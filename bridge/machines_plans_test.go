@@ -118,6 +118,10 @@ func TestMachinesRuns(t *testing.T) {
 	if got := call(a, "run_plan", `{"request_id":"bad","agents":["nobody"],"plan":{"tasks":[{"id":"a","type":"testing","description":"x"}]}}`); !strings.Contains(got, "AGENT_NOT_FOUND") || c.owner("plan/bad") != "" {
 		t.Errorf("a run of an agent that is not there: %s, is of %q", got, c.owner("plan/bad"))
 	}
+	ask(b, `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"there"}}`)
+	if got := call(a, "run_plan", `{"request_id":"bad","agents":["there"],"plan":{"tasks":[{"id":"a","type":"testing","description":"x"}]}}`); !strings.Contains(got, "INVALID_PARAMS") || !strings.Contains(got, "agent there is on the machine b: ") || c.owner("plan/bad") != "" {
+		t.Errorf("a run of an agent of another machine: %s, is of %q", got, c.owner("plan/bad"))
+	}
 	old, err := os.ReadFile(filepath.Join(dirs[0], "one.jsonl"))
 	if err != nil {
 		t.Fatal(err)

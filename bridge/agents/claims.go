@@ -153,6 +153,17 @@ func NoQuorum(err error, what, id string) error {
 	}
 }
 
+// Elsewhere is the other machine that has an agent, as far as is known here; "" for none.
+func Elsewhere(r *Registry, id string) string {
+	if r.o.Claims == nil {
+		return ""
+	}
+	if owner, known := r.o.Claims.Owner(id); known && owner != r.o.Claims.Self() {
+		return owner
+	}
+	return ""
+}
+
 // hasByNow is the error of what was asked of an agent by somebody who did not know a moment ago that another machine has it: a machine that
 // has passed it on, or this one.
 func hasByNow(e *rpc.ClaimedError) error {

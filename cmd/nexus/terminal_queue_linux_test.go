@@ -2,6 +2,8 @@ package main_test
 
 import (
 	"fmt"
+	"net/url"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -190,4 +192,19 @@ func TestEmptyingTheScreen(t *testing.T) {
 	if text := p.text(); strings.Count(text, "offline") != 1 {
 		t.Errorf("what changes is left behind:\n%s", text)
 	}
+}
+
+// A talk with a key from a file has that key for the verbs, too.
+func TestVerbsOfATalkWithAKeyFile(t *testing.T) {
+	t.Parallel()
+	s := newLive(t, nil)
+	at, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(s.home, "server-"+at.Port()+".key")
+	p := atTerminal(t, s.home, s.cwd, 80, "--plain", "--fresh", "--port", at.Port(), "--api-key", "@"+file)
+	p.sees("has proved to be")
+	p.types("/list\r")
+	p.sees("AGENT", "STATE")
 }

@@ -124,8 +124,12 @@ func (a *App) Found() (environ []string, home string, err error) {
 	} else if a.portFrom != "" { // else the home says where it listens
 		environ = append(environ[:len(environ):len(environ)], fmt.Sprintf("%s=%d", fromEnv, a.Port), fromServer+"=")
 	}
-	if a.apiKey != "" {
-		environ = append(environ[:len(environ):len(environ)], "NEXUS3_API_KEY="+a.apiKey)
+	if a.apiKey != "" { // the environment has no @FILE
+		key, _, err := auth.Discover(auth.Lookup{Flag: a.apiKey})
+		if err != nil {
+			return nil, "", fmt.Errorf("find the API key: %w", err)
+		}
+		environ = append(environ[:len(environ):len(environ)], "NEXUS3_API_KEY="+key.Reveal())
 	}
 	return environ, home, nil
 }
