@@ -139,7 +139,8 @@ func (p Policy) Tool(tool string, action protocol.Action) Decision {
 	}
 }
 
-// Under is HeldTo, and tool has the allowances of the other one: what tool does, the other one does too.
+// Under is HeldTo, and tool has the allowances of the other one. It is only for a tool that does nothing
+// but what the other one does: who allowed the other one did not allow more than that.
 func (p Policy) Under(tool, other string) Policy {
 	p = p.HeldTo(tool, other)
 	p.Allowances = slices.Clone(p.Allowances)

@@ -150,6 +150,9 @@ func (snap *turnSnapshot) request(t tool.Tool, call tool.Call) (callRequest, err
 // under is the policy for the call.
 func (r callRequest) under(p permission.Policy) permission.Policy {
 	p = underSame(p, r.call.Tool)
+	if r.call.Tool == patchName && len(r.scope.AlsoUnder) == 0 { // it only adds files
+		p = p.Under(patchName, "write_file")
+	}
 	for _, other := range r.scope.AlsoUnder {
 		p = p.HeldTo(r.call.Tool, other)
 	}

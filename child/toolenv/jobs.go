@@ -11,16 +11,21 @@ import (
 )
 
 // underSame is the policy for a tool: those of jobs run programs as shell does, and those that move
-// files write as write_file does, so that what holds for these holds for them.
+// files write as write_file does, so that what holds for these holds for them. What was allowed of
+// write_file covers a copy alone: it was allowed without deletions, of which a move is one (D511).
 func underSame(p permission.Policy, tool string) permission.Policy {
 	switch tool {
 	case "job_start", "job_input":
 		return p.Under(tool, "shell")
-	case "move_file", "copy_file", "delete_file", "apply_patch":
+	case "copy_file":
 		return p.Under(tool, "write_file")
+	case "move_file", "delete_file", patchName:
+		return p.HeldTo(tool, "write_file")
 	}
 	return p
 }
+
+const patchName = "apply_patch"
 
 // jobStart is the tool job_start in the directory and under the rules of each call.
 type jobStart struct {
