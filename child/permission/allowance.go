@@ -9,7 +9,7 @@ import (
 )
 
 // Grant is what a yes for the session allows, as narrow as can be: the
-// tool and the directory of each file, the host of a page, or in the directory of a
+// tool and the directory of each file (the file alone where that directory is a home or the like), the host of a page, or in the directory of a
 // command the programs it runs. isDir tells directories from files. It returns nil where no
 // narrow allowance can be made, so that each call is to be asked for.
 func (p Policy) Grant(c Call, isDir func(path string) bool) []protocol.Allowance {
@@ -17,8 +17,11 @@ func (p Policy) Grant(c Call, isDir func(path string) bool) []protocol.Allowance
 	case protocol.ActionRead, protocol.ActionWrite:
 		var all []protocol.Allowance
 		for _, path := range c.Paths {
-			if !isDir(path) {
-				path = p.beside(path)
+			switch dir := filepath.Dir(path); {
+			case p.tooMuch(path):
+				return nil
+			case !isDir(path) && !p.tooMuch(dir):
+				path = dir
 			}
 			all = append(all, protocol.Allowance{Tool: c.Tool, Action: c.Action, Dir: path})
 		}
@@ -42,14 +45,30 @@ func (p Policy) Grant(c Call, isDir func(path string) bool) []protocol.Allowance
 	}
 }
 
-// beside is the directory of a file; the file itself if that directory holds
-// the working directory, as a home does: it would be too much.
-func (p Policy) beside(path string) string {
-	dir := filepath.Dir(path)
-	if dir != p.Cwd && rights.Within(dir, p.Cwd) {
-		return path
+// tooMuch reports whether no yes for the session is for all of a directory: it is the top, the home of
+// a user, or above a home or the working directory. What lies beside the user's home, or in /home, is a
+// home, but for the working directory.
+func (p Policy) tooMuch(dir string) bool {
+	if dir == "/" || dir != p.Cwd && rights.Within(dir, p.Cwd) {
+		return true
 	}
-	return dir
+	homes := []string{"/home", "/Users"}
+	for _, home := range p.Homes {
+		if rights.Within(dir, home) {
+			return true
+		}
+		if above := filepath.Dir(home); above != "/" {
+			homes = append(homes, above)
+		}
+	}
+	return slices.Contains(homes, dir) || dir != p.Cwd && slices.Contains(homes, filepath.Dir(dir))
+}
+
+// Narrow are the allowances but those for files of a whole directory that is too much.
+func (p Policy) Narrow(all []protocol.Allowance) []protocol.Allowance {
+	return slices.DeleteFunc(slices.Clone(all), func(a protocol.Allowance) bool {
+		return (a.Action == protocol.ActionRead || a.Action == protocol.ActionWrite) && p.tooMuch(a.Dir)
+	})
 }
 
 // covered reports whether a call as a whole was allowed before.

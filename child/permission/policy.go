@@ -68,6 +68,8 @@ type Policy struct {
 	Cwd string
 	// Allowances answer what would be asked. They never lift a denial.
 	Allowances []protocol.Allowance
+	// Homes are of the user, by the names that there are for them: no allowance is for a whole home.
+	Homes []string
 	// Private is not among what an agent hands on.
 	Private Private
 }
@@ -301,7 +303,7 @@ func (p Policy) Real(real func(path string) string) Policy {
 		r.AllowedPaths, r.BlockedPaths = each(r.AllowedPaths), rights.Union(r.BlockedPaths, each(r.BlockedPaths))
 		h.Tools[name] = r
 	}
-	return Policy{Permissions: h, Cwd: real(p.Cwd), Allowances: p.Allowances, Private: Private{each(p.Private.Paths), each(p.Private.Except)}}
+	return Policy{Permissions: h, Cwd: real(p.Cwd), Allowances: p.Allowances, Homes: p.Homes, Private: Private{each(p.Private.Paths), each(p.Private.Except)}}
 }
 
 // CheckMove says why the working directory may not become dir: under sandboxed it

@@ -2,6 +2,7 @@ package permission_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,7 +36,7 @@ var allowed = []protocol.Allowance{
 
 // actions are what the tools of the table do.
 var actions = map[string]protocol.Action{
-	"sleep": protocol.ActionNone, "read_file": protocol.ActionRead, "search_text": protocol.ActionRead, "write_file": protocol.ActionWrite,
+	"sleep": protocol.ActionNone, "read_file": protocol.ActionRead, "search_text": protocol.ActionRead, "list_directory": protocol.ActionRead, "write_file": protocol.ActionWrite,
 	"edit_file": protocol.ActionWrite, "shell": protocol.ActionExecute, "nexus_send": protocol.ActionDelegate,
 	"mcp_docs": protocol.ActionExternal, "mcp_mail": protocol.ActionExternal,
 	"web_fetch": protocol.ActionFetch,
@@ -194,12 +195,24 @@ func TestLooking(t *testing.T) {
 // What is granted is as narrow as the call: the table's last column is what of
 // it is allowed afterwards.
 func TestGrant(t *testing.T) {
-	isDir := func(path string) bool { return strings.HasSuffix(path, "dir") }
+	isDir := func(path string) bool {
+		return strings.HasSuffix(path, "dir") || slices.Contains([]string{"/", "/home", "/home/me", "/home/other", "/u", "/u/me", "/u/other"}, path)
+	}
 	for _, tt := range []struct{ name, call, want, after, not string }{
 		{"a file: its directory", "write_file /out/a", "[{write_file write /out [] []}]", "write_file /out/b", "read_file /out/b"},
 		{"a directory: itself", "search_text /out/dir", "[{search_text read /out/dir [] []}]", "search_text /out/dir/a", "search_text /out"},
 		{"a file beside what holds the work: itself", "read_file /home/me/.profile", "[{read_file read /home/me/.profile [] []}]", "read_file /home/me/.profile", "read_file /home/me/.ssh"},
 		{"a file at the top: itself", "write_file /a", "[{write_file write /a [] []}]", "write_file /a", "write_file /b"},
+		{"a file of the home, which the work is not in: itself", "read_file /u/me/notes", "[{read_file read /u/me/notes [] []}]", "read_file /u/me/notes", "read_file /u/me/.ssh/id"},
+		{"the top", "list_directory /", "[]", "", ""},
+		{"what holds the work", "list_directory /home/me", "[]", "", ""},
+		{"the home", "list_directory /u/me", "[]", "", ""},
+		{"a home beside the home", "list_directory /u/other", "[]", "", ""},
+		{"what homes lie in", "list_directory /u", "[]", "", ""},
+		{"where homes are", "list_directory /home", "[]", "", ""},
+		{"another's home there", "search_text /home/other", "[]", "", ""},
+		{"a file of another's home", "write_file /home/other/a", "[{write_file write /home/other/a [] []}]", "write_file /home/other/a", "write_file /home/other/b"},
+		{"a directory in the home: itself", "search_text /u/me/dir", "[{search_text read /u/me/dir [] []}]", "search_text /u/me/dir/a", "search_text /u/me"},
 		{"programs: these, here", "shell mkdir touch", "[{shell execute /home/me/site [mkdir touch] []}]", "shell mkdir", "shell mkdir rm"},
 		{"programs, but not where they could run others", "shell mkdir", "[{shell execute /home/me/site [mkdir] []}]", "shell mkdir", "launch mkdir"},
 		{"a program that could run others", "launch make", "[]", "", ""},
@@ -207,7 +220,7 @@ func TestGrant(t *testing.T) {
 		{"another's tool: the tool", "mcp_docs", "[{mcp_docs external  [] []}]", "mcp_docs", "mcp_mail"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := permission.Policy{Cwd: "/home/me/site", Permissions: protocol.Permissions{Preset: "trusted"}}
+			p := permission.Policy{Cwd: "/home/me/site", Homes: []string{"/u/me"}, Permissions: protocol.Permissions{Preset: "trusted"}}
 			call := func(text string) permission.Call {
 				words := strings.Fields(text)
 				c := permission.Call{Tool: words[0], Action: actions[words[0]], Paths: words[1:], Plain: true}

@@ -3,10 +3,12 @@ package toolenv_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 
+	"nexus.internal/child/toolenv"
 	"nexus.internal/protocol"
 )
 
@@ -83,5 +85,36 @@ func TestForTheSessionOfWhatMoves(t *testing.T) {
 		answer(t, parent, question(t, parent), protocol.Deny, "")
 		<-result
 		ended(t, parent)
+	})
+}
+
+// A yes for the session to one file of the home, which the working directory is not in, is for that file, and to
+// the home as a whole there is none. What an earlier version saved for all of a home does not hold either.
+func TestNoYesIsForAHome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, parent := asked(t, trusted, func(o *toolenv.Options) {
+			home := filepath.Join(filepath.Dir(o.Cwd), "outside")
+			t.Setenv("HOME", home)
+			o.Allowances = []protocol.Allowance{{Tool: "read_file", Action: protocol.ActionRead, Dir: home}, {Tool: "glob", Action: protocol.ActionRead, Dir: "/"}}
+		})
+		s.put(s.outside+"/notes", "notes")
+		result := s.begin(t.Context(), call("read_file", "path", "~/notes"))
+		answer(t, parent, question(t, parent), protocol.AllowSession, "")
+		<-result
+		ended(t, parent)
+		s.want("notes", call("read_file", "path", "~/notes"))
+		quiet(t, parent)
+		for _, c := range []protocol.ToolCall{
+			call("read_file", "path", "~/secret.txt"), call("list_directory", "path", "~"), call("list_directory", "path", "/"), call("glob", "path", "/", "pattern", "*"),
+		} {
+			result = s.begin(t.Context(), c)
+			r := question(t, parent)
+			if offered := slices.Contains(r.Decisions, protocol.AllowSession); offered != (c.Name == "read_file") {
+				t.Errorf("%s %s: the answers are %v", c.Name, c.Input, r.Decisions)
+			}
+			answer(t, parent, r, protocol.Deny, "")
+			<-result
+			ended(t, parent)
+		}
 	})
 }

@@ -3,7 +3,9 @@ package toolenv
 import (
 	"errors"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 
 	"nexus.internal/child/permission"
 	"nexus.internal/child/tool"
@@ -53,6 +55,18 @@ func (p pathChecker) Check(path, asked string, write bool) error {
 // result, and the home of its programs. Its tools may read it, wherever it lies.
 func (env *Env) keeps(path string) bool {
 	return env.spill.contains(path) || env.home.dir != "" && rights.Within(env.home.dir, path)
+}
+
+// userHomes are the homes of the user, with and without links: that of the environment, which ~ stands
+// for, and that of the system's list of users.
+func userHomes() (homes []string) {
+	if home, err := os.UserHomeDir(); err == nil && filepath.IsAbs(home) {
+		homes = append(homes, filepath.Clean(home))
+	}
+	if listed, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil && filepath.IsAbs(listed.HomeDir) {
+		homes = append(homes, filepath.Clean(listed.HomeDir))
+	}
+	return bothNames(homes)
 }
 
 // absolutePath is the path that a model wrote. One whose ~ stands for nothing is refused by the

@@ -127,6 +127,7 @@ type Env struct {
 	leftovers *safefile.Remover
 	private   permission.Private // by both of their names
 	jobs      *shell.Jobs
+	userHomes []string // see userHomes
 
 	mu         sync.Mutex // guards all below
 	cwd        string     // without symbolic links, like all paths here
@@ -150,6 +151,7 @@ func Open(o Options) (*Env, error) {
 		o.Log = zap.NewNop()
 	}
 	env := &Env{options: o, leftovers: safefile.NewRemover(func(err error) { o.Log.Warn("remove what a program left", zap.Error(err)) }), allowances: slices.Clone(o.Allowances), waiting: map[*openQuestion]struct{}{}, commands: commands{}, jobs: shell.NewJobs()}
+	env.userHomes = userHomes()
 	env.private = permission.Private{Paths: bothNames(o.Private.Paths), Except: bothNames(o.Private.Except)}
 	if o.Spill != "" {
 		env.spill.dir = realPath(o.Spill)
@@ -183,6 +185,7 @@ func Open(o Options) (*Env, error) {
 		return nil, err
 	}
 	env.origin = env.cwd
+	env.allowances = env.policy(env.cwd).Narrow(env.allowances) // those of an earlier version
 	env.hosts = env.policy(env.cwd).Sandbox(shellName).Hosts
 	if o.Granted != nil {
 		env.granted = *o.Granted
@@ -349,7 +352,7 @@ func newBuiltin(t tool.Tool) builtin {
 
 // policy is what holds for a turn that works in cwd. The caller holds mu.
 func (env *Env) policy(cwd string) permission.Policy {
-	return permission.Policy{Permissions: env.held, Cwd: cwd, Allowances: env.allowances, Private: env.private}
+	return permission.Policy{Permissions: env.held, Cwd: cwd, Allowances: env.allowances, Homes: env.userHomes, Private: env.private}
 }
 
 func (env *Env) currentPolicy() permission.Policy {
