@@ -127,9 +127,15 @@ func (l *lists) take(ctx context.Context, name string, a *agent, kept supervisor
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	list, before, err := l.of(ctx, name, fresh)
-	for gone && err != nil && ratelimit.Sleep(ctx, openEvery) == nil {
+	var list *accepted.List
+	var before []accepted.Prompt
+	ask := func(ctx context.Context) (err error) {
 		list, before, err = l.of(ctx, name, fresh)
+		return err
+	}
+	err := untilAnswered(ctx, ask) // a question may go to the machine that stands still
+	for gone && err != nil && ratelimit.Sleep(ctx, openEvery) == nil {
+		err = untilAnswered(ctx, ask)
 	}
 	for i := 0; i < len(before) && err == nil; i++ {
 		err = adopt(kept, before[i])
