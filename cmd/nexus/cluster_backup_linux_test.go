@@ -127,7 +127,7 @@ func TestClusterBackupOfSome(t *testing.T) {
 	eventually(t, "with an agent that did not start there is no backup", func() (any, error) { // y may not know yet that they are a majority
 		_, said, err := save()
 		if err != nil || !strings.Contains(said, "3 sessions") {
-			return nil, fmt.Errorf("%v: %s", err, said) //nolint:errorlint // it may be none
+			return nil, fmt.Errorf("%v: %s", err, said)
 		}
 		return nil, nil
 	})
