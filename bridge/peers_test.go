@@ -23,6 +23,7 @@ func TestAttackThroughAnotherAgent(t *testing.T) {
 		change(&p)
 		return p
 	}
+	walled := protocol.AgentProgram{Kind: "pipe", Protocol: "pipe", Command: []string{"sh"}, Sandbox: true}
 	states := map[string]map[string]any{
 		"me":        {"ceiling": base},
 		"same":      {"ceiling": base},
@@ -37,7 +38,14 @@ func TestAttackThroughAnotherAgent(t *testing.T) {
 		"silent":  {},
 		"secret":  {"ceiling": base},
 		"loose":   {"ceiling": base, "program": protocol.AgentProgram{Kind: "pipe", Protocol: "pipe", Command: []string{"sh"}}},
-		"walled":  {"ceiling": base, "program": protocol.AgentProgram{Kind: "pipe", Protocol: "pipe", Command: []string{"sh"}, Sandbox: true}},
+		"walled":  {"ceiling": base, "program": walled},
+		"kept":    {"ceiling": other(func(p *protocol.Permissions) { p.Preset = "sandboxed" }), "program": walled},
+		"online": {"ceiling": other(func(p *protocol.Permissions) {
+			p.Preset, p.Network, p.DisabledTools = "sandboxed", []string{"a.test"}, []string{"shell", "web_fetch"}
+		}), "program": walled},
+		"runner": {"ceiling": other(func(p *protocol.Permissions) {
+			p.Tools = map[string]protocol.ToolRule{"shell": {Mode: "allow"}}
+		})},
 	}
 	f := &family{rig: rigged(t, func(r *rig, o *bridge.Options) {
 		r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play {
@@ -60,7 +68,7 @@ func TestAttackThroughAnotherAgent(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"same": "", "less": "", "walled": "", "loose": "run a program that nothing confines",
+		"same": "", "less": "", "kept": "", "walled": "shell without asking", "online": "the network of a.test without asking", "loose": "run a program that nothing confines",
 		"unblocked": "the blocked path /site/keys", "elsewhere": "the path /etc", "unasked": "shell without asking", "free": "the preset yolo",
 		"allowed": "shell in /site, which was allowed for the session", "secret": "its environment variables", "silent": "cannot be read",
 	} {
@@ -68,6 +76,10 @@ func TestAttackThroughAnotherAgent(t *testing.T) {
 		if want == "" && !strings.HasPrefix(got, `{"content":"hello",`) || want != "" && (!strings.HasPrefix(got, "error") || !strings.Contains(got, want)) {
 			t.Errorf("%s: %s", name, got)
 		}
+	}
+	// What runs programs unasked itself gets no more through one that the kernel holds to the same.
+	if got := f.ask("runner", "send", `{"agent_id":"walled","content":"hello"}`); !strings.HasPrefix(got, `{"content":"hello",`) {
+		t.Errorf("runner: %s", got)
 	}
 }
 

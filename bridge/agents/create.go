@@ -55,6 +55,9 @@ func (r *Registry) create(ctx context.Context, c *rpc.Call, p api.CreateAgentPar
 		if err := mayHave(r, c.By.Agent.AgentID, p); err != nil {
 			return nil, IsNew, err
 		}
+		if err := checkWalls(r, c.By.Agent.AgentID, p, up); err != nil {
+			return nil, IsNew, err
+		}
 		if p.Kind != nil { // also one that a plan of its makes
 			p.Sandbox = new(true)
 		}

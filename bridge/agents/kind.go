@@ -51,6 +51,29 @@ func mayHave(r *Registry, by string, p api.CreateAgentParams) error {
 	return api.Invalid("kind", "%s cannot create agents of kind %s: the owner lets agents have those whose kind says agents in the configuration", by, *p.Kind)
 }
 
+// checkWalls is NOT_PERMITTED if the program of an agent of another make could do unasked what the agent that wants it
+// is asked about, or may not do: the ceiling says what is allowed, not who is asked.
+func checkWalls(r *Registry, by string, p api.CreateAgentParams, up parent) error {
+	if p.Kind == nil {
+		return nil
+	}
+	preset, err := r.Basis(protocol.ValueOr(p.Preset, rights.Sandboxed))
+	if err != nil {
+		return err
+	}
+	bound := *ceilingOf(up.state)
+	asked := protocol.Permissions{Preset: preset, Network: protocol.Value(p.Network), AllowedPaths: []string{"/"}}
+	theirs := rights.OfProgram(rights.Intersect(asked, bound))
+	if up.state.Program != nil {
+		bound = rights.OfProgram(bound)
+	}
+	over := rights.Beyond(theirs, bound)
+	if len(over) == 0 {
+		return nil
+	}
+	return api.Denied("a program of another make does what it can without asking, under %s more than %s does unasked: %s", preset, by, strings.Join(over, ", "))
+}
+
 // makeForeign completes the spec of an agent of another make by its kind and by what was asked for. One
 // that is made for an agent is confined unless a person says otherwise: a program without walls could do
 // more than its creator.

@@ -19,7 +19,7 @@ import (
 
 // may is what an agent may do, as far as two agents are compared by it.
 type may struct {
-	// Permissions has the working directory among its paths.
+	// Permissions has the working directory among its paths. Of a program of another make they are [rights.OfProgram].
 	Permissions protocol.Permissions `json:"permissions"`
 	Allowances  []protocol.Allowance `json:"allowances"`
 	Env         string               `json:"env"` // the digest of the variables that its programs get
@@ -38,9 +38,12 @@ func (x Access) mayOf(ctx context.Context, a *supervisor.Agent) (may, error) {
 	if held.Ceiling.Preset == "" {
 		return may{}, &supervisor.ChildError{Command: "get_state", Message: "the child's answer cannot be read: it does not say what the agent may do"}
 	}
-	program := state.Program
+	program, permissions := state.Program, held.Ceiling
+	if program != nil {
+		permissions = rights.OfProgram(permissions)
+	}
 	return may{
-		Permissions: held.Ceiling, Allowances: held.Allowed, Env: a.Info().Labels.EnvDigest,
+		Permissions: permissions, Allowances: held.Allowed, Env: a.Info().Labels.EnvDigest,
 		Unconfined: program != nil && !program.Sandbox && held.Ceiling.Preset != rights.Sandboxed,
 	}, nil
 }

@@ -15,7 +15,7 @@ import (
 
 func (m *agentMethods) create(ctx context.Context, c *rpc.Call, p api.CreateAgentParams) (api.CreateAgentResult, error) {
 	a, from, err := m.agents.Create(ctx, c, p)
-	if err == nil && from == agents.WasRunning && c.By.Agent != nil && p.InitialMessage != nil {
+	if err == nil && (from == agents.WasRunning || p.Kind != nil) && c.By.Agent != nil && p.InitialMessage != nil {
 		err = m.agents.Access().CheckPeer(ctx, c.By, a)
 	}
 	if err != nil {

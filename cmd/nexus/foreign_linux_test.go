@@ -34,6 +34,7 @@ func newForeign(t *testing.T) (*live, *countingService, string) {
 	scenario := filepath.Join(t.TempDir(), "scenario.json")
 	text := `{"turns":[
 		{"match":"make a shell","steps":[{"tool":{"name":"nexus_create","input":{"agent_id":"below","kind":"shell","preset":"trusted"}}},{"text":"Done."}]},
+		{"match":"make it kept","steps":[{"tool":{"name":"nexus_create","input":{"agent_id":"kept","kind":"shell","initial_message":"echo it runs"}}},{"text":"Done."}]},
 		{"match":"make a pipe","steps":[{"tool":{"name":"nexus_create","input":{"agent_id":"piped","kind":"pipe"}}},{"text":"Done."}]}]}`
 	if err := os.WriteFile(scenario, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -208,6 +209,31 @@ func TestProgramsOfAgents(t *testing.T) {
 	}
 	if got := s.call("/agent/boss", "get_messages", `{}`); !strings.Contains(got, "cannot create agents of kind pipe") {
 		t.Errorf("boss was told %s", got)
+	}
+}
+
+// The program of an agent that an agent creates does nothing unasked that its creator is asked about: what is trusted gets one that is sandboxed,
+// and one that runs programs unasked gets what it asks for.
+func TestProgramsOfAgentsThatAreAsked(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]string{"": "shell without asking", "allow": ""} {
+		t.Run("shell "+mode, func(t *testing.T) {
+			s, _, _ := newForeign(t)
+			defer s.end()
+			s.create("boss", `{"preset":"trusted"}`)
+			if mode != "" {
+				s.call("/agent/boss", "set_permissions", `{"tools":{"shell":{"mode":"`+mode+`"}}}`)
+			}
+			s.send("boss", "make a shell")
+			made := !strings.Contains(s.call("/agent/below", "get_state", `{}`), "AGENT_NOT_FOUND")
+			if told := s.call("/agent/boss", "get_messages", `{}`); made != (want == "") || !strings.Contains(told, want) {
+				t.Errorf("made: %v; boss was told %s", made, told)
+			}
+			s.send("boss", "make it kept")
+			if told := s.call("/agent/boss", "get_messages", `{}`); !strings.Contains(told, "it runs\\n") && !strings.Contains(told, `it runs\n`) {
+				t.Errorf("a sandboxed one: boss was told %s", told)
+			}
+		})
 	}
 }
 
