@@ -220,7 +220,7 @@ func TestProgramsOfAgentsThatAreAsked(t *testing.T) {
 		t.Run("shell "+mode, func(t *testing.T) {
 			s, _, _ := newForeign(t)
 			defer s.end()
-			s.create("boss", `{"preset":"trusted"}`)
+			s.create("boss", `{}`)
 			if mode != "" {
 				s.call("/agent/boss", "set_permissions", `{"tools":{"shell":{"mode":"`+mode+`"}}}`)
 			}
