@@ -251,6 +251,11 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	if err := greeting.Write(app.Stdout, at.local.Addr().String(), at.remoteURL(), shownPath(cfg.Home.KeyPath(port))); err != nil {
 		log.Warn("announce the server", zap.Error(err))
 	}
+	return untilAsked(group, log)
+}
+
+// untilAsked runs the parts of the server until it is asked to end, or one of them fails.
+func untilAsked(group *run.Group, log *zap.Logger) error {
 	if err := group.Run(); err != nil && !errors.Is(err, errAsked) {
 		return err
 	}

@@ -56,12 +56,7 @@ func (m *machine) isListed(r supervisor.Records, agent string) {
 // told of it. Its earlier owner accepts none.
 func TestAcceptedInMemory(t *testing.T) {
 	t.Parallel()
-	farm := clustertest.Start(t, 3)
-	var all []*machine
-	for _, nats := range farm {
-		all = append(all, start(t, nats, t.TempDir(), shared+"/work"))
-	}
-	a, b, c := all[0], all[1], all[2]
+	a, b, c := three(t)
 	a.claim("worker")
 	r := a.open("worker", true)
 	a.isListed(r, "worker")

@@ -108,6 +108,16 @@ func startAs(t *testing.T, nats *clustertest.Machine, home, cwd string, bytes in
 	return m
 }
 
+// three are the machines of a cluster, whose agents all work in a directory that they share.
+func three(t *testing.T) (a, b, c *machine) {
+	t.Helper()
+	farm := clustertest.Start(t, 3)
+	for i, m := range []**machine{&a, &b, &c} {
+		*m = start(t, farm[i], t.TempDir(), shared+"/work")
+	}
+	return a, b, c
+}
+
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), long)
@@ -304,12 +314,7 @@ func TestLife(t *testing.T) {
 // A machine that has taken over an agent, and is lost before it has shipped anything of it, may have told of events: the next one gives their numbers to no others.
 func TestNumbersAreGivenOnce(t *testing.T) {
 	t.Parallel()
-	farm := clustertest.Start(t, 3)
-	var all []*machine
-	for _, nats := range farm {
-		all = append(all, start(t, nats, t.TempDir(), shared+"/work"))
-	}
-	a, b, c := all[0], all[1], all[2]
+	a, b, c := three(t)
 	a.claim("worker")
 	a.turn(a.open("worker", true), "worker", "one")
 	a.node.Close() // it is not heard of any more, and goes on
