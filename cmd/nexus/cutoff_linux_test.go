@@ -104,3 +104,31 @@ func TestClusterMinority(t *testing.T) {
 	b.end()
 	a.end()
 }
+
+// A machine stands still while another one has a turn for a client of it. When it goes on, what it did not hear meanwhile says nothing of the others: the
+// client gets the answer.
+func TestClusterStoodStill(t *testing.T) {
+	t.Parallel()
+	shared, a, b, c := farm(t)
+	b.createIn("worker", shared)
+	answer := began(t, a, b, "long")
+	resume := a.freeze()
+	eventually(t, "b has not heard of a for long", func() (none struct{}, err error) {
+		heard, err := time.Parse(time.RFC3339, gjson.Get(b.call("/", "list_nodes", `{}`), "result.nodes.#(node==a).last_heard").Str)
+		if err == nil && time.Since(heard) < 8*time.Second {
+			err = errors.New("it has")
+		}
+		return none, err
+	})
+	resume()
+	a.untilNodes("a up, b up, c up")
+	if answer := b.call("/agent/worker", "cancel", `{"request_id":"long"}`); !gjson.Get(answer, "result.cancelled").Bool() {
+		t.Errorf("the turn is not cancelled: %s", answer)
+	}
+	if answer := <-answer; !gjson.Get(answer, "result.cancelled").Bool() {
+		t.Errorf("what the client of the machine that stood still is told: %s", answer)
+	}
+	c.end()
+	b.end()
+	a.end()
+}

@@ -97,6 +97,14 @@ func (n *Node) Gone(name string) bool {
 	return time.Since(heard) > lostAfter
 }
 
+// listened reports whether this machine has heard itself, by NATS, for [lostAfter]. Otherwise it may have stood still, and those that it did not hear are no
+// less there for it.
+func listened(n *Node) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return time.Since(n.echo) <= deafAfter && time.Since(n.listens) > lostAfter
+}
+
 // hears reports whether this machine hears itself, by NATS, and a majority of the members. mu is held.
 func (n *Node) hears() bool { return time.Since(n.echo) <= deafAfter && n.majority() }
 
@@ -140,9 +148,11 @@ func (n *Node) beat(ctx context.Context) {
 			n.whole = time.Now()
 			n.mu.Unlock()
 		}
-		for _, m := range n.Machines() {
-			if m.State != Up { // whoever waits for it waits in vain
-				n.tunnel.Break(n.o.at(m.Name))
+		if listened(n) {
+			for _, m := range n.Machines() {
+				if m.State != Up { // whoever waits for it waits in vain
+					n.tunnel.Break(n.o.at(m.Name), lostAfter)
+				}
 			}
 		}
 		select {
@@ -223,6 +233,9 @@ func (n *Node) hear(m Machine) {
 		}
 	}()
 	if m.Name == n.o.Machine {
+		if m.Heard.Sub(n.echo) > deafAfter {
+			n.listens = m.Heard
+		}
 		n.echo = m.Heard
 		return
 	}

@@ -59,6 +59,7 @@ type Node struct {
 	behind   bool               // needed is not known yet
 	since    time.Time          // from when on this machine has heard all that the others said; zero before claims are known
 	echo     time.Time          // when it heard last what it said itself
+	listens  time.Time          // since when it has heard itself, without a pause of more than deafAfter
 	whole    time.Time          // when Check had nothing to say last
 }
 

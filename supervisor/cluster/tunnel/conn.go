@@ -284,6 +284,13 @@ func (c *Conn) deliver() {
 	}
 }
 
+// unheard is how long nothing was heard of the other side.
+func (c *Conn) unheard() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Since(c.last)
+}
+
 // beats says that this side is there, and looks whether the other one is.
 func (c *Conn) beats() {
 	every := time.NewTicker(c.t.silence / 3)
@@ -294,10 +301,7 @@ func (c *Conn) beats() {
 		case <-c.over:
 			return
 		}
-		c.mu.Lock()
-		gone := time.Since(c.last) > c.t.silence
-		c.mu.Unlock()
-		if gone {
+		if c.unheard() > c.t.silence {
 			c.fail(ErrSilent)
 			return
 		}

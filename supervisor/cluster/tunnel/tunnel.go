@@ -63,12 +63,12 @@ func (t *Tunnel) Close() {
 	t.running.Wait()
 }
 
-// Break ends the connections that were dialled to a subject, whose other side is known to be gone.
-func (t *Tunnel) Break(subject string) {
+// Break ends the connections that were dialled to a subject and whose other side was not heard of for so long: it seems to be gone.
+func (t *Tunnel) Break(subject string, quiet time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for c := range t.conns {
-		if c.dialed && c.subject == subject {
+		if c.dialed && c.subject == subject && c.unheard() > quiet {
 			c.fail(ErrSilent)
 		}
 	}

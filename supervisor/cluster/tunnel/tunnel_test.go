@@ -189,10 +189,10 @@ func TestEnds(t *testing.T) {
 			}
 			<-a.over // before anything is read
 		}, ErrLost},
-		"the other's end":        {func(_, b *Conn) { b.t.Close() }, ErrReset},
-		"it is known to be gone": {func(a, b *Conn) { a.t.Break("another"); b.t.Break("n"); a.t.Break("n") }, ErrSilent},
-		"its silence":            {func(_, b *Conn) { b.heard.Unsubscribe(); b.sending.Lock() }, ErrSilent},
-		"its close":              {func(_, b *Conn) { b.Close() }, io.EOF},
+		"the other's end":                   {func(_, b *Conn) { b.t.Close() }, ErrReset},
+		"it is known to be gone":            {func(a, b *Conn) { a.t.Break("another", 0); b.t.Break("n", 0); a.t.Break("n", 0) }, ErrSilent},
+		"its silence":                       {func(_, b *Conn) { b.heard.Unsubscribe(); b.sending.Lock() }, ErrSilent},
+		"its close, as it was heard lately": {func(a, b *Conn) { a.t.Break("n", time.Hour); b.Close() }, io.EOF},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := broker(t)
