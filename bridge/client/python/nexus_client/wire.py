@@ -84,8 +84,11 @@ def _address(peer: Any) -> str:
 class _Stream(Connection):
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
-        encrypted = writer.get_extra_info("ssl_object")
-        self.address = _certificate(encrypted) if encrypted else _address(writer.get_extra_info("peername"))
+        encrypted, peer = writer.get_extra_info("ssl_object"), writer.get_extra_info("peername")
+        if not encrypted and not peer:
+            self.close()
+            raise Broken("the server closed the connection")
+        self.address = _certificate(encrypted) if encrypted else _address(peer)
 
     async def write(self, data: bytes, timeout: Optional[float]) -> None:
         self._writer.write(data)
@@ -95,7 +98,8 @@ class _Stream(Connection):
         return await _within(self._reader.read(_PIECE), timeout)
 
     def close(self) -> None:
-        self._writer.close()
+        # To close a connection of TLS politely waits for the server, and the event loop may end before.
+        self._writer.transport.abort()
 
 
 async def _within(work: Awaitable[T], timeout: Optional[float]) -> T:

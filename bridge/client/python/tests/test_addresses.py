@@ -1,14 +1,21 @@
 """Several addresses, by TLS, of real servers."""
 
+import asyncio
+import gc
 import os
+import socket
+import ssl
+import struct
 import subprocess
 import tempfile
+import threading
 import unittest
+import warnings
 from typing import Any, List
 
 from nexus_client import ClientError, NexusClient, NexusClientSync
 
-from .server import BIN, Bounded, Server
+from .server import BIN, Bounded, Server, response
 
 
 class Addresses(Bounded):
@@ -52,6 +59,40 @@ class Addresses(Bounded):
         for bad in ("http://example.com", "https://a/agent/x,https://b/agent/y", "https://a,", []):
             with self.assertRaises(ValueError):
                 NexusClientSync(bad or ["ftp://a"], api_key=key, ca=self.ca)
+
+    def test_nothing_is_left_open(self) -> None:
+        """A server that goes on with its end of a connection, and one that resets it at once, leave no open transport and no strange error."""
+        self.listen("a", "127.0.0.1")
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(*[os.path.join(self.dir, "a", name) for name in ("certificate.pem", "key.pem")])
+        over = threading.Event()
+
+        def hold(accepted: socket.socket) -> None:
+            with tls.wrap_socket(accepted, server_side=True) as connection:
+                connection.recv(65536)
+                connection.sendall(response(503, {}))
+                over.wait()
+
+        def reset(accepted: socket.socket) -> None:
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            accepted.close()
+
+        async def ask(url: str) -> None:
+            await NexusClient(url, api_key=self.server.key, ca=self.ca, retries=0).list_agents()
+
+        for serve, scheme in ((hold, "https"), (reset, "http")):
+            with socket.create_server(("127.0.0.1", 0)) as listener, warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                server = threading.Thread(target=lambda: serve(listener.accept()[0]))
+                server.start()
+                try:
+                    with self.assertRaises(ClientError):
+                        asyncio.run(ask(f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"))
+                    gc.collect()
+                finally:
+                    over.set()
+                    server.join()
+                self.assertEqual([str(one.message) for one in warned], [])
 
     def test_the_environment(self) -> None:
         url = self.listen("a", "127.0.0.1")
