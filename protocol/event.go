@@ -134,6 +134,9 @@ type (
 		Deadline string `json:"deadline"`
 		// Decisions are those that may be given.
 		Decisions []Decision `json:"decisions" enum:"allow_once,allow_session,deny"`
+		// ForSession says in one line what an allow for the session would cover; "" where that is not among
+		// Decisions, and of a child that does not say it.
+		ForSession string `json:"for_session,omitempty" wire:"default"`
 		// Options are the answers that a program of another make offers, of which a
 		// [PermissionResponse] may name one. Without them a decision is all that there is.
 		Options []PermissionOption `json:"options,omitempty" wire:"default"`

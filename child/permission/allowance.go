@@ -3,71 +3,98 @@ package permission
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/rights"
 )
 
+// Session is what a yes for the session comes to. The zero value is none: each call is to be asked for.
+type Session struct {
+	// Allowances are what is recorded.
+	Allowances []protocol.Allowance
+	// Covers says the same in words, for the person who decides: one line of at most maxCovers bytes, in which
+	// each name that is no plain word is quoted, so that a terminal acts on nothing and no name reads as words of ours.
+	Covers string
+}
+
 // Grant is what a yes for the session allows, as narrow as can be: the
 // tool and the directory of each file (the file alone where that directory is a home or the like), the host of a page, or in the directory of a
-// command the programs it runs. isDir tells directories from files. It returns nil where no
+// command the programs it runs. isDir tells directories from files; it is asked once about each path. also names, in words, what an
+// allowance of the tool covers besides. Grant returns the zero value where no
 // narrow allowance can be made, so that each call is to be asked for.
-func (p Policy) Grant(c Call, isDir func(path string) bool) []protocol.Allowance {
+func (p Policy) Grant(c Call, also []string, isDir func(path string) bool) Session {
+	g := granting{call: c}
 	switch c.Action {
 	case protocol.ActionRead, protocol.ActionWrite:
-		var all []protocol.Allowance
 		for _, path := range c.Paths {
-			switch dir := filepath.Dir(path); {
-			case p.tooMuch(path):
-				return nil
-			case !isDir(path) && !p.tooMuch(dir):
-				path = dir
+			dir, whole := filepath.Dir(path), isDir(path)
+			switch {
+			case p.tooMuch(path), whole && p.hidden(path):
+				return Session{}
+			case whole:
+				g.below(path)
+			case p.tooMuch(dir), p.hidden(dir):
+				g.file(path)
+			default:
+				g.below(dir)
 			}
-			all = append(all, protocol.Allowance{Tool: c.Tool, Action: c.Action, Dir: path})
 		}
-		return all
 	case protocol.ActionExecute:
 		if !c.Plain || len(c.Programs) == 0 {
-			return nil
+			return Session{}
 		}
 		dir := p.Cwd
 		if len(c.Paths) > 0 {
 			dir = c.Paths[0]
 		}
-		return []protocol.Allowance{{Tool: c.Tool, Action: c.Action, Dir: dir, Programs: rights.Sorted(slices.Clone(c.Programs))}}
+		g.programs(dir)
 	case protocol.ActionFetch:
 		if len(c.Hosts) == 0 {
-			return nil
+			return Session{}
 		}
-		return []protocol.Allowance{{Tool: c.Tool, Action: c.Action, Hosts: c.Hosts}}
+		g.hosts()
 	default:
-		return []protocol.Allowance{{Tool: c.Tool, Action: c.Action}}
+		g.calls()
 	}
+	return g.session(also)
 }
 
 // tooMuch reports whether no yes for the session is for all of a directory: it is the top, the home of
-// a user, or above a home or the working directory. What lies beside the user's home, or in /home, is a
-// home, but for the working directory.
+// a user, or above a home or the working directory.
 func (p Policy) tooMuch(dir string) bool {
 	if dir == "/" || dir != p.Cwd && rights.Within(dir, p.Cwd) {
 		return true
 	}
-	homes := []string{"/home", "/Users"}
-	for _, home := range p.Homes {
-		if rights.Within(dir, home) {
-			return true
-		}
-		if above := filepath.Dir(home); above != "/" {
-			homes = append(homes, above)
-		}
-	}
-	return slices.Contains(homes, dir) || dir != p.Cwd && slices.Contains(homes, filepath.Dir(dir))
+	above := func(home string) bool { return rights.Within(dir, home) }
+	return slices.ContainsFunc(p.Homes, above) || slices.Contains(p.homesLieIn(), dir) || dir != p.Cwd && p.isHome(dir)
 }
 
-// Narrow are the allowances but those for files of a whole directory that is too much.
-func (p Policy) Narrow(all []protocol.Allowance) []protocol.Allowance {
+// hidden reports whether a directory lies directly in a home and its name begins with a dot. Such ones hold
+// keys and passwords, as .ssh does, so no yes for the session is for all of them either.
+func (p Policy) hidden(dir string) bool {
+	return dir != p.Cwd && strings.HasPrefix(filepath.Base(dir), ".") && p.isHome(filepath.Dir(dir))
+}
+
+// isHome reports whether a directory is a home: the user's, one that lies beside it, or one in /home or /Users.
+func (p Policy) isHome(dir string) bool {
+	return slices.Contains(p.Homes, dir) || slices.Contains(p.homesLieIn(), filepath.Dir(dir))
+}
+
+func (p Policy) homesLieIn() []string {
+	dirs := []string{"/home", "/Users"}
+	for _, home := range p.Homes {
+		if above := filepath.Dir(home); above != "/" {
+			dirs = append(dirs, above)
+		}
+	}
+	return dirs
+}
+
+// Narrow are the allowances but those for files of a whole directory that is too much. isDir tells directories from files.
+func (p Policy) Narrow(all []protocol.Allowance, isDir func(path string) bool) []protocol.Allowance {
 	return slices.DeleteFunc(slices.Clone(all), func(a protocol.Allowance) bool {
-		return (a.Action == protocol.ActionRead || a.Action == protocol.ActionWrite) && p.tooMuch(a.Dir)
+		return (a.Action == protocol.ActionRead || a.Action == protocol.ActionWrite) && (p.tooMuch(a.Dir) || p.hidden(a.Dir) && isDir(a.Dir))
 	})
 }
 

@@ -193,31 +193,36 @@ func TestLooking(t *testing.T) {
 }
 
 // What is granted is as narrow as the call: the table's last column is what of
-// it is allowed afterwards.
+// it is allowed afterwards. What is said of it is of the same.
 func TestGrant(t *testing.T) {
 	isDir := func(path string) bool {
 		return strings.HasSuffix(path, "dir") || slices.Contains([]string{"/", "/home", "/home/me", "/home/other", "/u", "/u/me", "/u/other"}, path)
 	}
-	for _, tt := range []struct{ name, call, want, after, not string }{
-		{"a file: its directory", "write_file /out/a", "[{write_file write /out [] []}]", "write_file /out/b", "read_file /out/b"},
-		{"a directory: itself", "search_text /out/dir", "[{search_text read /out/dir [] []}]", "search_text /out/dir/a", "search_text /out"},
-		{"a file beside what holds the work: itself", "read_file /home/me/.profile", "[{read_file read /home/me/.profile [] []}]", "read_file /home/me/.profile", "read_file /home/me/.ssh"},
-		{"a file at the top: itself", "write_file /a", "[{write_file write /a [] []}]", "write_file /a", "write_file /b"},
-		{"a file of the home, which the work is not in: itself", "read_file /u/me/notes", "[{read_file read /u/me/notes [] []}]", "read_file /u/me/notes", "read_file /u/me/.ssh/id"},
-		{"the top", "list_directory /", "[]", "", ""},
-		{"what holds the work", "list_directory /home/me", "[]", "", ""},
-		{"the home", "list_directory /u/me", "[]", "", ""},
-		{"a home beside the home", "list_directory /u/other", "[]", "", ""},
-		{"what homes lie in", "list_directory /u", "[]", "", ""},
-		{"where homes are", "list_directory /home", "[]", "", ""},
-		{"another's home there", "search_text /home/other", "[]", "", ""},
-		{"a file of another's home", "write_file /home/other/a", "[{write_file write /home/other/a [] []}]", "write_file /home/other/a", "write_file /home/other/b"},
-		{"a directory in the home: itself", "search_text /u/me/dir", "[{search_text read /u/me/dir [] []}]", "search_text /u/me/dir/a", "search_text /u/me"},
-		{"programs: these, here", "shell mkdir touch", "[{shell execute /home/me/site [mkdir touch] []}]", "shell mkdir", "shell mkdir rm"},
-		{"programs, but not where they could run others", "shell mkdir", "[{shell execute /home/me/site [mkdir] []}]", "shell mkdir", "launch mkdir"},
-		{"a program that could run others", "launch make", "[]", "", ""},
-		{"nor is nothing", "shell", "[]", "", ""},
-		{"another's tool: the tool", "mcp_docs", "[{mcp_docs external  [] []}]", "mcp_docs", "mcp_mail"},
+	for _, tt := range []struct{ name, call, want, says, after, not string }{
+		{"a file: its directory", "write_file /out/a", "[{write_file write /out [] []}]", "write_file: all in /out and below", "write_file /out/b", "read_file /out/b"},
+		{"a directory: itself", "search_text /out/dir", "[{search_text read /out/dir [] []}]", "search_text: all in /out/dir and below", "search_text /out/dir/a", "search_text /out"},
+		{"a file beside what holds the work: itself", "read_file /home/me/.profile", "[{read_file read /home/me/.profile [] []}]", "read_file: only /home/me/.profile", "read_file /home/me/.profile", "read_file /home/me/.ssh"},
+		{"a file at the top: itself", "write_file /a", "[{write_file write /a [] []}]", "write_file: only /a", "write_file /a", "write_file /b"},
+		{"a file of the home, which the work is not in: itself", "read_file /u/me/notes", "[{read_file read /u/me/notes [] []}]", "read_file: only /u/me/notes", "read_file /u/me/notes", "read_file /u/me/.ssh/id"},
+		{"the top", "list_directory /", "[]", "", "", ""},
+		{"what holds the work", "list_directory /home/me", "[]", "", "", ""},
+		{"the home", "list_directory /u/me", "[]", "", "", ""},
+		{"a home beside the home", "list_directory /u/other", "[]", "", "", ""},
+		{"what homes lie in", "list_directory /u", "[]", "", "", ""},
+		{"where homes are", "list_directory /home", "[]", "", "", ""},
+		{"another's home there", "search_text /home/other", "[]", "", "", ""},
+		{"a file of another's home", "write_file /home/other/a", "[{write_file write /home/other/a [] []}]", "write_file: only /home/other/a", "write_file /home/other/a", "write_file /home/other/b"},
+		{"a file of a hidden directory of the home: itself", "read_file /u/me/.ssh/config", "[{read_file read /u/me/.ssh/config [] []}]", "read_file: only /u/me/.ssh/config", "read_file /u/me/.ssh/config", "read_file /u/me/.ssh/id"},
+		{"the same of another's home", "write_file /home/other/.ssh/config", "[{write_file write /home/other/.ssh/config [] []}]", "write_file: only /home/other/.ssh/config", "write_file /home/other/.ssh/config", "write_file /home/other/.ssh/id"},
+		{"a hidden directory of the home", "list_directory /u/me/.dir", "[]", "", "", ""},
+		{"a file deeper down there: its directory", "read_file /u/me/.config/app/a", "[{read_file read /u/me/.config/app [] []}]", "read_file: all in /u/me/.config/app and below", "read_file /u/me/.config/app/b", "read_file /u/me/.config/b"},
+		{"a hidden directory elsewhere: the directory", "read_file /out/.git/config", "[{read_file read /out/.git [] []}]", "read_file: all in /out/.git and below", "read_file /out/.git/HEAD", "read_file /out/a"},
+		{"a directory in the home: itself", "search_text /u/me/dir", "[{search_text read /u/me/dir [] []}]", "search_text: all in /u/me/dir and below", "search_text /u/me/dir/a", "search_text /u/me"},
+		{"programs: these, here", "shell mkdir touch", "[{shell execute /home/me/site [mkdir touch] []}]", "shell, job_start: commands of nothing but mkdir, touch, in /home/me/site and below, that name nothing elsewhere", "shell mkdir", "shell mkdir rm"},
+		{"programs, but not where they could run others", "shell mkdir", "[{shell execute /home/me/site [mkdir] []}]", "shell, job_start: commands of nothing but mkdir, in /home/me/site and below, that name nothing elsewhere", "shell mkdir", "launch mkdir"},
+		{"a program that could run others", "launch make", "[]", "", "", ""},
+		{"nor is nothing", "shell", "[]", "", "", ""},
+		{"another's tool: the tool", "mcp_docs", "[{mcp_docs external  [] []}]", "mcp_docs: every call, whatever its input", "mcp_docs", "mcp_mail"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := permission.Policy{Cwd: "/home/me/site", Homes: []string{"/u/me"}, Permissions: protocol.Permissions{Preset: "trusted"}}
@@ -235,7 +240,15 @@ func TestGrant(t *testing.T) {
 			if d := p.Decide(call(tt.call)); d.Verdict != permission.Ask {
 				t.Errorf("before: %v", d)
 			}
-			p.Allowances = p.Grant(call(tt.call), isDir)
+			var also []string
+			if strings.HasPrefix(tt.call, "shell") {
+				also = []string{"job_start"}
+			}
+			session := p.Grant(call(tt.call), also, isDir)
+			p.Allowances = session.Allowances
+			if session.Covers != tt.says {
+				t.Errorf("said %q, want %q", session.Covers, tt.says)
+			}
 			if got := fmt.Sprint(p.Allowances); got != tt.want {
 				t.Fatalf("granted %s, want %s", got, tt.want)
 			}
@@ -251,6 +264,51 @@ func TestGrant(t *testing.T) {
 				t.Errorf("%s: %v", tt.not, d)
 			}
 		})
+	}
+}
+
+// What is told of a yes for the session is told of all that is recorded, in plain words that no name can make; what
+// takes too long to tell is not offered.
+func TestWhatIsSaidOfAGrant(t *testing.T) {
+	p := permission.Policy{Cwd: "/work", Permissions: protocol.Permissions{Preset: "trusted"}}
+	long := "/" + strings.Repeat("x", 700)
+	for _, tt := range []struct {
+		name string
+		call permission.Call
+		want string
+	}{
+		{"two directories", permission.Call{Tool: "move_file", Action: protocol.ActionWrite, Paths: []string{"/out/a", "/work/a"}}, "move_file: all in /out and below; all in /work and below"},
+		{"one directory, named once", permission.Call{Tool: "move_file", Action: protocol.ActionWrite, Paths: []string{"/out/a", "/out/b"}}, "move_file: all in /out and below"},
+		{"names that say other things", permission.Call{Tool: "read_file", Action: protocol.ActionRead, Paths: []string{"/out; only /x/a", "/a\x1b[2K\u202e/b"}}, `read_file: all in "/out; only /x" and below; all in "/a\x1b[2K\u202e" and below`},
+		{"a name in other letters", permission.Call{Tool: "read_file", Action: protocol.ActionRead, Paths: []string{"/größe/日本/a"}}, "read_file: all in /größe/日本 and below"},
+		{"a tool of somebody else's", permission.Call{Tool: "mcp_a: all\n", Action: protocol.ActionExternal}, `"mcp_a: all\n": every call, whatever its input`},
+		{"hosts", permission.Call{Tool: "web_fetch", Action: protocol.ActionFetch, Hosts: []string{"example.com", "[::1]:80"}}, "web_fetch: all pages of example.com, [::1]:80"},
+		{"a host that is none", permission.Call{Tool: "web_fetch", Action: protocol.ActionFetch, Hosts: []string{"a, b"}}, `web_fetch: all pages of "a, b"`},
+		{"no host", permission.Call{Tool: "web_fetch", Action: protocol.ActionFetch}, ""},
+		{"other agents", permission.Call{Tool: "nexus_send", Action: protocol.ActionDelegate}, "nexus_send: every call, whatever its input"},
+		{"what writes files", permission.Call{Tool: "shell", Action: protocol.ActionExecute, Plain: true, Programs: []string{"sort", ">"}}, "shell: commands of nothing but > (writing files), sort, in /work and below, that name nothing elsewhere"},
+		{"what is long", permission.Call{Tool: "apply_patch", Action: protocol.ActionWrite, Paths: []string{long + "/1/a", long + "/2/a"}}, "apply_patch: all in " + long + "/1 and below; all in " + long + "/2 and below"},
+		{"what is too long", permission.Call{Tool: "apply_patch", Action: protocol.ActionWrite, Paths: []string{long + "/1/a", long + "/2/a", long + "/3/a"}}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := p.Grant(tt.call, nil, func(string) bool { return false })
+			if s.Covers != tt.want || (s.Allowances == nil) != (tt.want == "") {
+				t.Errorf("granted %v and said %q, want %q", s.Allowances, s.Covers, tt.want)
+			}
+		})
+	}
+}
+
+// What an earlier version saved for all of a hidden directory of a home ends; what it saved for a file there stays.
+func TestNarrow(t *testing.T) {
+	p := permission.Policy{Cwd: "/work", Homes: []string{"/u/me"}}
+	of := func(dir string) protocol.Allowance {
+		return protocol.Allowance{Tool: "read_file", Action: protocol.ActionRead, Dir: dir}
+	}
+	all := []protocol.Allowance{of("/u/me"), of("/u/me/.ssh"), of("/u/me/.profile"), of("/u/me/.config/app"), of("/out/.git")}
+	got := p.Narrow(all, func(path string) bool { return path != "/u/me/.profile" })
+	if want := all[2:]; !slices.EqualFunc(got, want, protocol.Allowance.Equal) {
+		t.Errorf("left are %v, want %v", got, want)
 	}
 }
 

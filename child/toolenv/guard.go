@@ -44,18 +44,9 @@ type callRequest struct {
 // leftDir is a directory that links in a path led to, and that ".." left again.
 type leftDir struct{ path, written string }
 
-// grant is what a yes for the session allows under p; nil for nothing. The names that programs of other
-// makes give what they do stand for anything: an allowance for one would be for all that it does.
-func (r callRequest) grant(p permission.Policy) []protocol.Allowance {
-	if r.program && r.call.Action == protocol.ActionExternal {
-		return nil
-	}
-	return p.Grant(r.call, isDir)
-}
-
-// decisions are the answers that there are.
-func (r callRequest) decisions(p permission.Policy) []protocol.Decision {
-	if r.grant(p) == nil && !slices.ContainsFunc(r.options, forSession) {
+// decisions are the answers that there are, where a yes for the session is one for s.
+func decisions(s permission.Session) []protocol.Decision {
+	if s.Covers == "" {
 		return []protocol.Decision{protocol.AllowOnce, protocol.Deny}
 	}
 	return []protocol.Decision{protocol.AllowOnce, protocol.AllowSession, protocol.Deny}
@@ -77,7 +68,8 @@ func (snap *turnSnapshot) Authorize(ctx context.Context, t tool.Tool, call tool.
 			return permit, errors.New(decision.Reason)
 		case permission.Ask:
 		}
-		answer, err := snap.ask(ctx, r, policy, decision, call)
+		session := r.session(policy)
+		answer, err := snap.ask(ctx, r, session, decision, call)
 		switch {
 		case errors.Is(err, errDecided):
 			continue
@@ -88,7 +80,7 @@ func (snap *turnSnapshot) Authorize(ctx context.Context, t tool.Tool, call tool.
 		case answer.Decision == protocol.Deny:
 			return permit, errors.New("it was not allowed; do not try it again in another way, but say what you need it for")
 		case answer.Decision == protocol.AllowSession:
-			snap.allow(r.grant(policy))
+			snap.allow(session.Allowances)
 		}
 		// Meanwhile it may have been forbidden.
 		if policy, decision = snap.decide(r); decision.Verdict == permission.Deny {
@@ -150,8 +142,8 @@ func (snap *turnSnapshot) request(t tool.Tool, call tool.Call) (callRequest, err
 // under is the policy for the call.
 func (r callRequest) under(p permission.Policy) permission.Policy {
 	p = underSame(p, r.call.Tool)
-	if r.call.Tool == patchName && len(r.scope.AlsoUnder) == 0 { // it only adds files
-		p = p.Under(patchName, "write_file")
+	if r.onlyAdds() {
+		p = p.Under(patchName, writeName)
 	}
 	for _, other := range r.scope.AlsoUnder {
 		p = p.HeldTo(r.call.Tool, other)
@@ -224,9 +216,9 @@ func (env *Env) cancelDecided() {
 	}
 }
 
-// ask asks the parent. The error is errDecided if the decision is not to ask any
-// more.
-func (snap *turnSnapshot) ask(ctx context.Context, r callRequest, p permission.Policy, why permission.Decision, call tool.Call) (protocol.PermissionResponse, error) {
+// ask asks the parent, who is told what a yes for the session would be. The error is errDecided if the
+// decision is not to ask any more.
+func (snap *turnSnapshot) ask(ctx context.Context, r callRequest, session permission.Session, why permission.Decision, call tool.Call) (protocol.PermissionResponse, error) {
 	client := snap.options.Parent
 	switch {
 	case client == nil || client.Approvals() == parent.Deny:
@@ -252,7 +244,7 @@ func (snap *turnSnapshot) ask(ctx context.Context, r callRequest, p permission.P
 	answer, err := client.Permission(asking, protocol.PermissionRequest{
 		TurnID: call.TurnID, ToolID: call.ID, ToolName: call.Name, Action: r.scope.Action,
 		Summary: r.scope.Summary, Reason: why.Reason, Input: shownInput(call.Input), Paths: append([]string{}, r.call.Paths...),
-		Command: r.scope.Command, Decisions: r.decisions(p), Options: r.options,
+		Command: r.scope.Command, Decisions: decisions(session), ForSession: session.Covers, Options: r.options,
 	})
 	switch {
 	case ctx.Err() != nil:
@@ -264,10 +256,6 @@ func (snap *turnSnapshot) ask(ctx context.Context, r callRequest, p permission.P
 	}
 	return answer, nil
 }
-
-// forSession reports whether an option of a program of another make is a yes for the session, which
-// the program remembers by itself.
-func forSession(o protocol.PermissionOption) bool { return o.Kind == protocol.AllowSession }
 
 // allow grants something for the rest of the session.
 func (env *Env) allow(grants []protocol.Allowance) {

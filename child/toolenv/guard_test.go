@@ -96,7 +96,8 @@ func TestAQuestion(t *testing.T) {
 			Summary: "write ../outside/new.txt (5 bytes)", Reason: path + " is outside the working directory " + s.dir,
 			Input: []byte(`{"content":"hello","path":"../outside/new.txt"}`), Paths: []string{path},
 			Deadline:  time.Now().Add(5 * time.Minute).UTC().Format(time.RFC3339),
-			Decisions: []protocol.Decision{protocol.AllowOnce, protocol.AllowSession, protocol.Deny},
+			Decisions:  []protocol.Decision{protocol.AllowOnce, protocol.AllowSession, protocol.Deny},
+			ForSession: "write_file, copy_file, patches that only add files: all in " + s.outside + " and below",
 		}
 		if diff := cmp.Diff(want, r); diff != "" {
 			t.Errorf("-want +got\n%s", diff)

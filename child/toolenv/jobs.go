@@ -14,18 +14,28 @@ import (
 // files write as write_file does, so that what holds for these holds for them. What was allowed of
 // write_file covers a copy alone: it was allowed without deletions, of which a move is one (D511).
 func underSame(p permission.Policy, tool string) permission.Policy {
+	if other := allowedAs(tool); other != "" {
+		return p.Under(tool, other)
+	}
 	switch tool {
-	case "job_start", "job_input":
-		return p.Under(tool, "shell")
-	case "copy_file":
-		return p.Under(tool, "write_file")
 	case "move_file", "delete_file", patchName:
-		return p.HeldTo(tool, "write_file")
+		return p.HeldTo(tool, writeName)
 	}
 	return p
 }
 
-const patchName = "apply_patch"
+// allowedAs is the tool whose allowances a tool has besides its own; "" for none.
+func allowedAs(tool string) string {
+	switch tool {
+	case "job_start", "job_input":
+		return shellName
+	case "copy_file":
+		return writeName
+	}
+	return ""
+}
+
+const writeName, patchName = "write_file", "apply_patch"
 
 // jobStart is the tool job_start in the directory and under the rules of each call.
 type jobStart struct {

@@ -85,16 +85,16 @@ func (p Program) decide(ctx context.Context, c ProgramCall) (protocol.Permission
 			return protocol.PermissionResponse{Decision: protocol.Deny, Reason: decision.Reason}, nil
 		case permission.Ask:
 		}
-		answer, err := snap.ask(ctx, r, policy, decision, call)
+		session := r.session(policy)
+		answer, err := snap.ask(ctx, r, session, decision, call)
 		switch {
 		case errors.Is(err, errDecided):
 			continue
 		case err != nil:
 			return protocol.PermissionResponse{}, err
 		case answer.Decision == protocol.AllowSession:
-			grants := r.grant(policy)
-			snap.allow(grants)
-			if i := slices.IndexFunc(r.options, forSession); len(grants) == 0 && answer.OptionID == "" && i >= 0 {
+			snap.allow(session.Allowances)
+			if i := slices.IndexFunc(r.options, forSession); len(session.Allowances) == 0 && answer.OptionID == "" && i >= 0 {
 				answer.OptionID = r.options[i].ID // the program has to remember it
 			}
 		}

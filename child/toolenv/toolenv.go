@@ -185,7 +185,7 @@ func Open(o Options) (*Env, error) {
 		return nil, err
 	}
 	env.origin = env.cwd
-	env.allowances = env.policy(env.cwd).Narrow(env.allowances) // those of an earlier version
+	env.allowances = env.policy(env.cwd).Narrow(env.allowances, isDir) // those of an earlier version
 	env.hosts = env.policy(env.cwd).Sandbox(shellName).Hosts
 	if o.Granted != nil {
 		env.granted = *o.Granted
