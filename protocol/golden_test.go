@@ -121,6 +121,13 @@ var goldenEvents = map[string]protocol.Event{
 		Paths: []string{"/srv/work"}, Command: "make", Deadline: "2026-01-20T09:11:02Z",
 		Decisions: []protocol.Decision{protocol.AllowOnce, protocol.AllowSession, protocol.Deny},
 	},
+	"permission_request-session": protocol.PermissionRequest{
+		RequestID: "p2", TurnID: "1", ToolID: "call_2", ToolName: "write_file", Action: protocol.ActionWrite,
+		Summary: "write /srv/a (1 bytes)", Reason: "/srv/a is outside the working directory /srv/work", Input: jsontext.Value(`{"path":"/srv/a","content":"x"}`),
+		Paths: []string{"/srv/a"}, Deadline: "2026-01-20T09:11:02Z",
+		Decisions:  []protocol.Decision{protocol.AllowOnce, protocol.AllowSession, protocol.Deny},
+		ForSession: "write_file, copy_file, patches that only add files: all in /srv and below",
+	},
 	"permission_end": protocol.PermissionEnd{RequestID: "p1", Outcome: "expired"},
 	"host_call":      protocol.HostCall{CallID: "h1", TurnID: "1", Method: "send", Params: jsontext.Value(`{"agent_id":"b","content":"hello"}`)},
 	"host_cancel":    protocol.HostCancel{CallID: "h1"},

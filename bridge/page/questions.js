@@ -50,6 +50,11 @@ function contents({ command, input }) {
   return rest === "{}" ? [command] : [command, rest];
 }
 
+// scopeOf says what an answer for the session would cover, if there is one and the agent says it.
+function scopeOf({ decisions, for_session: covers }) {
+  return covers && decisions.includes("allow_session") ? [`For the session: ${plain(covers)}`] : [];
+}
+
 function newCard(name, agent, question) {
   const where = (question.paths ?? []).join(", ");
   const until = new Date(question.deadline);
@@ -63,6 +68,7 @@ function newCard(name, agent, question) {
     make("p", {}, make("strong", {}, `${agent}: ${plain(question.summary)}`)),
     ...contents(question).map((text) => make("pre", {}, plain(text))),
     make("p", { class: "quiet" }, plain(`${question.tool_name}, ${question.action}${where && " in " + where}. ${question.reason}`)),
+    ...scopeOf(question).map((text) => make("p", {}, text)),
     make("p", { class: "quiet" }, isNaN(until) ? "" : `Denied by itself at ${until.toLocaleTimeString()}.`),
     error, make("div", { class: "row acts" }, ...buttons));
   async function decide(decision) {

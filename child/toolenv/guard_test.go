@@ -95,7 +95,7 @@ func TestAQuestion(t *testing.T) {
 			RequestID: r.RequestID, TurnID: "t1", ToolID: "c1", ToolName: "write_file", Action: protocol.ActionWrite,
 			Summary: "write ../outside/new.txt (5 bytes)", Reason: path + " is outside the working directory " + s.dir,
 			Input: []byte(`{"content":"hello","path":"../outside/new.txt"}`), Paths: []string{path},
-			Deadline:  time.Now().Add(5 * time.Minute).UTC().Format(time.RFC3339),
+			Deadline:   time.Now().Add(5 * time.Minute).UTC().Format(time.RFC3339),
 			Decisions:  []protocol.Decision{protocol.AllowOnce, protocol.AllowSession, protocol.Deny},
 			ForSession: "write_file, copy_file, patches that only add files: all in " + s.outside + " and below",
 		}

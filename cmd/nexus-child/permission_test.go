@@ -40,6 +40,9 @@ func TestApprovals(t *testing.T) {
 	if request.Get("command").String() != "touch made && ls made" || request.Get("turn_id").String() != "1" || request.Get("tool_name").String() != "shell" {
 		t.Errorf("asked %s", request)
 	}
+	if got, want := request.Get("for_session").Str, "shell, job_start: commands of nothing but ls, touch, in "+p.cmd.Dir+" and below, that name nothing elsewhere"; got != want {
+		t.Errorf("for the session: %q, want %q", got, want)
+	}
 	if end.Get("outcome").String() != "allowed" || result != "made\n[exit status 0]" {
 		t.Errorf("ended %s with %q", end, result)
 	}

@@ -99,6 +99,7 @@ export interface Frames {
     command?: string;
     deadline: string;
     decisions: Array<"allow_once" | "allow_session" | "deny">;
+    for_session?: string;
     options?: Array<{ option_id: string; name: string; kind: "allow_once" | "allow_session" | "deny" }>;
   };
   permission_end: {

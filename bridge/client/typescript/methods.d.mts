@@ -129,6 +129,7 @@ export type ListAgentsResult = {
       command?: string;
       deadline: string;
       decisions: Array<"allow_once" | "allow_session" | "deny">;
+      for_session?: string;
       options?: Array<{ option_id: string; name: string; kind: "allow_once" | "allow_session" | "deny" }>;
     }>;
     unsaved_permissions?: {
@@ -817,6 +818,7 @@ export type GetPermissionsResult = {
     command?: string;
     deadline: string;
     decisions: Array<"allow_once" | "allow_session" | "deny">;
+    for_session?: string;
     options?: Array<{ option_id: string; name: string; kind: "allow_once" | "allow_session" | "deny" }>;
   }>;
 };

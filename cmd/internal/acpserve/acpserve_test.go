@@ -231,3 +231,31 @@ func TestQuestionShowsWhatRuns(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// The choice for the session says what it covers where that fits on a button, and the content says it in any case.
+func TestTheChoiceForTheSessionSaysWhatItCovers(t *testing.T) {
+	long := strings.Repeat("x", maxName)
+	for _, tt := range []struct{ covers, name, content string }{
+		{"read_file: all in /w and below", "Allow for this session: read_file: all in /w and below", "  for the session: read_file: all in /w and below\n"},
+		{"a\x1b[2K", `Allow for this session: a\u001b[2K`, `  for the session: "a\x1b[2K"` + "\n"},
+		{long + "x", "Allow for this session", "  for the session: " + long + "x\n"},
+		{"", "Allow for this session", ""}, // of an earlier version
+	} {
+		r, out := told("/d")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // nobody answers
+		r.calls["1"] = &shownCall{tool: "read_file"}
+		r.ask(ctx, "a", protocol.PermissionRequest{
+			RequestID: "p-1", ToolID: "1", ToolName: "read_file", Input: jsontext.Value(`{"path":"/w/a"}`), Reason: "it reads", Deadline: "later",
+			Decisions: []protocol.Decision{protocol.AllowOnce, protocol.AllowSession, protocol.Deny}, ForSession: tt.covers,
+		})
+		r.asking.Wait()
+		asked := gjson.Get(out.String(), "params")
+		if got := asked.Get(`options.#(kind=="allow_always").name`).Str; got != tt.name {
+			t.Errorf("the choice is %q, want %q", got, tt.name)
+		}
+		if got, want := asked.Get("toolCall.content.0.content.text").Str, tt.content+"  it reads; without an answer denied at later\n"; !strings.Contains(got, want) {
+			t.Errorf("the content is %q, want %q in it", got, want)
+		}
+	}
+}

@@ -24,6 +24,10 @@ type question struct {
 	diffs   []callContent
 }
 
+// maxName bounds what the name of a choice says of a yes for the session, in bytes: editors show it on a
+// button. The content of the question has it whatever its length.
+const maxName = 200
+
 // choices are the decisions that can be given, in the words of the protocol.
 var choices = []struct {
 	decision   protocol.Decision
@@ -43,7 +47,11 @@ func (q *question) put(ctx context.Context) {
 	asked := permissionParams{SessionID: q.session, ToolCall: q.call}
 	for _, one := range choices {
 		if slices.Contains(q.request.Decisions, one.decision) {
-			asked.Options = append(asked.Options, permission{string(one.decision), one.name, one.kind})
+			name := one.name
+			if more := cli.Harmless(q.request.ForSession, true); one.decision == protocol.AllowSession && more != "" && len(more) <= maxName {
+				name += ": " + more
+			}
+			asked.Options = append(asked.Options, permission{string(one.decision), name, one.kind})
 		}
 	}
 	decision, reason := q.decided(ctx, asked)

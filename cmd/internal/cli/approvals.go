@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -110,6 +111,9 @@ func (one asked) describe() lines {
 	}
 	if (cut || one.Options != nil) && len(one.Paths) > 0 { // a program's need not be in the input
 		b.WriteString("  in " + visible(strings.Join(one.Paths, ", ")) + "\n")
+	}
+	if one.ForSession != "" && slices.Contains(one.Decisions, protocol.AllowSession) {
+		b.WriteString("  for the session: " + visible(one.ForSession) + "\n")
 	}
 	fmt.Fprintf(&b, "  %s; without an answer denied at %s\n", visible(one.Reason), line(momentOf(one.Deadline)))
 	return lines(b.String())

@@ -355,6 +355,25 @@ func TestApprovalsShowAllThatThereIs(t *testing.T) {
 	}
 }
 
+// What a yes for the session would cover is shown where one is offered, with nothing in it that acts on the terminal;
+// a child of an earlier version does not say it.
+func TestApprovalsShowWhatIsForTheSession(t *testing.T) {
+	for _, tt := range []struct{ request, want string }{
+		{`"decisions":["allow_once","allow_session","deny"],"for_session":"read_file: all in /w and below"`, "  for the session: read_file: all in /w and below\n"},
+		{`"decisions":["allow_once","allow_session","deny"],"for_session":"a\u001b[2K\nb"`, `  for the session: "a\x1b[2K\nb"` + "\n"},
+		{`"decisions":["allow_once","allow_session","deny"]`, ""},
+		{`"decisions":["allow_once","deny"],"for_session":"all"`, ""},
+	} {
+		got := run(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"agents":[{"agent_id":"a","pending":[{"request_id":"r-1","tool_name":"read_file","input":{"path":"/w/a"},`+tt.request+`,"reason":"it reads","deadline":"later"}]}]}}`)
+		}, nil, "approvals")
+		want := `r-1 a: read_file {"path":"/w/a"}` + "\n" + tt.want + "  it reads; without an answer denied at later\n"
+		if diff := cmp.Diff(outcome{0, want, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
 // --limit 0 is all, and more than the server gives at once comes in pages.
 func TestSessionsOfManyPages(t *testing.T) {
 	const total = 2100

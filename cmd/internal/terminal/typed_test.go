@@ -151,6 +151,20 @@ func TestRequestsAnsweredElsewhere(t *testing.T) {
 	}
 }
 
+// Who may allow something for the session sees what that would cover, before an answer is taken.
+func TestARequestShowsWhatIsForTheSession(t *testing.T) {
+	m := drawnTalk(t)
+	w := wants{agent: "a", request: protocol.PermissionRequest{
+		RequestID: "1", ToolName: "read_file", Input: []byte(`{"path":"/w/a"}`), Reason: "it reads", ForSession: "read_file: all in /w and below",
+		Decisions: []protocol.Decision{protocol.AllowOnce, protocol.AllowSession, protocol.Deny},
+	}}
+	m.Update(w)
+	m.Update(ours{w})
+	if shown := ansi.Strip(strings.Join(m.offering(), "\n")); !strings.Contains(shown, "for the session: read_file: all in /w and below\n") {
+		t.Errorf("shown is %q", shown)
+	}
+}
+
 // A request is asked about once, however often it is told, and not at all if it ends before it is known whose
 // it is.
 func TestRequestsToldTwice(t *testing.T) {

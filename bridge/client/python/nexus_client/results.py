@@ -86,6 +86,7 @@ class _PermissionRequest(TypedDict):
 
 class PermissionRequest(_PermissionRequest, total=False):
     command: str
+    for_session: str
     options: List[PermissionOption]
 
 
