@@ -165,6 +165,7 @@ func TestApprovals(t *testing.T) {
 	}{{"Deny", false}, {"Allow once", true}} {
 		b.write("#message", "run mkdir made\r")
 		b.says("#asked-list", "mkdir made")
+		b.says("#asked-list", "For the session: shell, job_start: commands of nothing but mkdir, in "+site+" and below, that name nothing elsewhere")
 		b.says("#rows .asks", "1")
 		b.press("asked-list", step.press)
 		b.until("!" + visible("#asked"))
