@@ -314,6 +314,10 @@ func TestUnreachable(t *testing.T) {
 	if answer.StatusCode != http.StatusServiceUnavailable || gjson.Get(body, "error.data.type").Str != unreachable {
 		t.Errorf("events that are asked for then: %d %s", answer.StatusCode, body)
 	}
+	answer, body = a.post("/rpc", `{"jsonrpc":"2.0","method":"delete_session","params":{"session_name":"x"},"id":1}`)
+	if answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "the machine b, which has the session, is not reached, and nothing was accepted") {
+		t.Errorf("a session of it: %d %s", answer.StatusCode, body)
+	}
 	a.create("y")
 	c.mend("b")
 	close(release)

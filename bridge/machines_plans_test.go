@@ -140,6 +140,11 @@ func TestMachinesRuns(t *testing.T) {
 	if got := ask(b, runPlanCall("last", "x")); !strings.Contains(got, "NODE_UNREACHABLE") || prompts["last/a"] != 1 {
 		t.Errorf("a run of a machine that is lost: %s, asked %d times", got, prompts["last/a"])
 	}
+	for _, got := range []string{ask(b, runPlanCall("last", "x")), call(b, "get_run", `{"plan_run_id":"last"}`), call(b, "cancel", `{"request_id":"last"}`)} {
+		if said := gjson.Get(got, "error.data.details").Str; !strings.HasPrefix(said, "the machine a, which has the run, is not reached, and nothing was accepted: ") {
+			t.Errorf("a run of a machine that is lost: %s", got)
+		}
+	}
 	c.mu.Lock()
 	c.split = true
 	c.mu.Unlock()

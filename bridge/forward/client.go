@@ -96,21 +96,36 @@ type dialError struct{ err error }
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// unreachable is the error of a machine that has not answered.
-func unreachable(machine string, err error) error {
+// unreachable is the error of a machine that has not answered. asked is what it has that was asked for (rpc.Call.Asked).
+func unreachable(machine, asked string, err error) error {
+	what := "the machine " + machine
+	if asked != "" {
+		what += ", which has the " + asked + ","
+	}
 	e := &api.Error{
-		Kind: api.KindNodeUnreachable, Details: fmt.Sprintf("the machine %s, which has the agent, is not reached, and nothing was accepted: %v", machine, err), Err: err,
+		Kind: api.KindNodeUnreachable, Details: fmt.Sprintf("%s is not reached, and nothing was accepted: %v", what, err), Err: err,
 		Suggestions: []string{"Send it again when the machine is back."},
 	}
 	if _, ok := errors.AsType[*dialError](err); !ok {
-		e.Details = fmt.Sprintf("the machine %s, which has the agent, is not reached any more; whether it goes on with the request is not known: %v", machine, err)
-		e.Suggestions = []string{"When the machine is back, a send with the same request_id tells how it ended."}
+		e.Details = fmt.Sprintf("%s is not reached any more; whether it goes on with the request is not known: %v", what, err)
+		e.Suggestions = []string{"When the machine is back, " + outcomeOf(asked)}
 	}
 	return e
 }
 
+// outcomeOf says how a client learns what became of a request for an agent, a run, or anything else.
+func outcomeOf(asked string) string {
+	switch asked {
+	case "agent":
+		return "a send with the same request_id tells how it ended."
+	case "run":
+		return "the same run_plan goes on with the run, or tells how it ended."
+	}
+	return "look whether it was done, before you send it again."
+}
+
 // ask sends a request to a machine. The error is NODE_UNREACHABLE, or that of ctx.
-func (f *Client) ask(ctx context.Context, machine string, r *http.Request) (*http.Response, error) {
+func (f *Client) ask(ctx context.Context, machine, asked string, r *http.Request) (*http.Response, error) {
 	if trace := tracing.From(ctx); trace != (tracing.Parent{}) {
 		r.Header.Set("Traceparent", trace.String())
 	}
@@ -121,7 +136,7 @@ func (f *Client) ask(ctx context.Context, machine string, r *http.Request) (*htt
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
-	return nil, unreachable(machine, err)
+	return nil, unreachable(machine, asked, err)
 }
 
 // Call implements [rpc.Elsewhere].
@@ -146,7 +161,7 @@ func (f *Client) Call(ctx context.Context, machine string, c *rpc.Call, out *rpc
 	if out != nil {
 		r.Header.Set("Accept", eventStream)
 	}
-	response, err := f.ask(ctx, machine, r)
+	response, err := f.ask(ctx, machine, c.Asked, r)
 	if err != nil {
 		return nil, err
 	}
@@ -169,9 +184,9 @@ func (f *Client) Call(ctx context.Context, machine string, c *rpc.Call, out *rpc
 	case errors.Is(err, rpc.ErrSlowClient):
 		return nil, err
 	case err != nil:
-		return nil, unreachable(machine, err)
+		return nil, unreachable(machine, c.Asked, err)
 	}
-	result, err := decode(machine, response.StatusCode, body)
+	result, err := decode(machine, c.Asked, response.StatusCode, body)
 	if err == nil && c.Agent == "" {
 		f.learnt.from(machine, result)
 	}
@@ -210,15 +225,15 @@ func (f *Client) CallAll(ctx context.Context, c *rpc.Call, params jsontext.Value
 var errLost = errors.New("it is lost")
 
 // decode reads the answer of a machine: a result, or an error as a *rpc.RemoteError.
-func decode(machine string, status int, body []byte) (jsontext.Value, error) {
+func decode(machine, asked string, status int, body []byte) (jsontext.Value, error) {
 	answer, err := jsonrpc.DecodeResponse(body)
 	switch {
 	case err != nil:
-		return nil, unreachable(machine, fmt.Errorf("its answer cannot be read: %w", err))
+		return nil, unreachable(machine, asked, fmt.Errorf("its answer cannot be read: %w", err))
 	case answer.Error == nil:
 		return answer.Result, nil
 	case answer.Error.Data == nil:
-		return nil, unreachable(machine, fmt.Errorf("its error says nothing: %w", answer.Error))
+		return nil, unreachable(machine, asked, fmt.Errorf("its error says nothing: %w", answer.Error))
 	}
 	return nil, &rpc.RemoteError{Answer: rpc.Error{Status: status, Err: answer.Error}}
 }
@@ -252,7 +267,11 @@ func (f *Client) Events(ctx context.Context, machine string, r events.Request) (
 	if r.LastEventID != "" {
 		request.Header.Set("Last-Event-Id", r.LastEventID)
 	}
-	response, err := f.ask(ctx, machine, request)
+	asked := ""
+	if r.Agent != "" {
+		asked = "agent"
+	}
+	response, err := f.ask(ctx, machine, asked, request)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -267,7 +286,7 @@ func (f *Client) Events(ctx context.Context, machine string, r events.Request) (
 	}
 	body, err := readAll(response.Body)
 	if err == nil {
-		_, err = decode(machine, response.StatusCode, body)
+		_, err = decode(machine, asked, response.StatusCode, body)
 	}
 	return nil, err
 }

@@ -103,12 +103,22 @@ func (r *Router) goneTo(c *Call, names []string) error {
 	return nil
 }
 
+// What another machine is asked for.
+const (
+	askedAgent   = "agent"
+	askedSession = "session"
+	askedRun     = "run"
+)
+
 // claimed is the machine that was found to have one of the agents which a call names, when that was to be started here, or the run of a plan; "" if err
 // says nothing of that.
 func claimed(c *Call, names []string, err error) string {
 	e, ok := errors.AsType[*ClaimedError](err)
 	if !ok || c.Forwarded || c.Agent != "" || c.By.Agent != nil || e.Run == "" && !slices.Contains(names, e.Agent) {
 		return ""
+	}
+	if c.Asked = askedAgent; e.Run != "" {
+		c.Asked = askedRun
 	}
 	return e.Machine
 }
@@ -166,6 +176,9 @@ func (r *Router) place(c *Call, m api.Method, params any) (machine string, err e
 	}
 	for _, name := range m.Named(params) {
 		if machine, known := r.o.Elsewhere.Owner(name); known {
+			if c.Asked = askedAgent; m.Of[0] != "agent_id" {
+				c.Asked = askedSession
+			}
 			return machine, nil
 		}
 	}

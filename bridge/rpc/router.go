@@ -273,6 +273,9 @@ func (r *Router) elsewhere(ctx context.Context, c *Call, m api.Method, machine s
 		}
 		defer end()
 	}
+	if c.Agent != "" {
+		c.Asked = askedAgent
+	}
 	return r.o.Elsewhere.Call(ctx, machine, c, out)
 }
 
