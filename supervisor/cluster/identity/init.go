@@ -46,8 +46,7 @@ func ParseAddress(text string) (Address, error) {
 	if err := cluster.CheckName("machine", name); err != nil {
 		return Address{}, err
 	}
-	_, _, err := cluster.SplitAddress(listen)
-	return Address{name, listen}, err
+	return Address{name, listen}, cluster.CheckReached(listen)
 }
 
 // Cluster is what Init makes directories for.
