@@ -256,31 +256,6 @@ func destroy(ctx context.Context, a *App, c *client.Client, args []string) error
 	return a.ended(destroyed, destroyed.Success, fmt.Errorf("no agent %s", id), "destroyed %s\n", id)
 }
 
-const cancelHelp = "Cancel a send of AGENT that waits or runs; without AGENT, a run of a plan, by its name."
-
-// cancel cancels a send, or a run where there is no agent.
-func cancel(ctx context.Context, a *App, c *client.Client, args []string) error {
-	if len(args) == 1 {
-		args = []string{"", args[0]}
-	}
-	agent, id := args[0], args[1]
-	cancelled, err := client.Do(ctx, c, agent, api.Cancel, api.CancelParams{RequestID: id})
-	if err != nil {
-		return err
-	}
-	missing := fmt.Errorf("nothing to cancel: request %s of %s is not known or has ended", id, agent)
-	if agent == "" {
-		missing = fmt.Errorf("nothing to cancel: the run %s is not known or has ended", id)
-	}
-	if !cancelled.Cancelled && agent == "" {
-		agents, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
-		if err == nil && slices.ContainsFunc(agents.Agents, func(one api.AgentInfo) bool { return one.AgentID == id }) {
-			missing = Usage("%s is an agent: name the send, too, by its REQUEST_ID (%s shows that which runs)", id, a.Call("status "+id))
-		}
-	}
-	return a.ended(cancelled, cancelled.Cancelled, missing, "cancelled %s\n", id)
-}
-
 // shutdown returns once the server is gone, if it is one of our home.
 func shutdown(ctx context.Context, a *App, c *client.Client, _ []string) error {
 	home, err := a.Home()
