@@ -33,6 +33,13 @@ export async function during(work, ...buttons) {
 // lost reports whether nothing that is there has the focus.
 export const lost = () => (document.activeElement ?? document.body) === document.body || document.activeElement.hidden;
 
+// unreached says that what some machines of a cluster have is missing, as they are not reached; "" if none is named.
+export function unreached(machines) {
+  if (!machines?.length) return "";
+  const [which, theirs] = machines.length === 1 ? ["machine", "it has"] : ["machines", "they have"];
+  return plain(`The ${which} ${machines.join(", ")} ${machines.length === 1 ? "is" : "are"} not reached: what ${theirs} is missing here.`);
+}
+
 export function put(node, value) {
   if (node.textContent !== value) node.textContent = value;
 }

@@ -1,7 +1,7 @@
 // The page of a nexus server (SPEC §6.11): the key, and the agents.
 
 import { drawAgents, drawTakes, forgetCurves, newCurve, processorOf, sample } from "./curves.js";
-import { $, cut, dollars, during, lost, make, mebibytes, plain, put, thousands } from "./dom.js";
+import { $, cut, dollars, during, lost, make, mebibytes, plain, put, thousands, unreached } from "./dom.js";
 import { follow } from "./events.js";
 import { showHistory } from "./history.js";
 import { questions } from "./questions.js";
@@ -100,7 +100,7 @@ async function look() {
   if (!response.ok) throw await refusal(response);
   const [list, sums] = await response.json();
   if (list.error) throw new Refused(response.status, list.error);
-  return { agents: list.result.agents, summaries: sums.result?.agents ?? [] };
+  return { agents: list.result.agents, summaries: sums.result?.agents ?? [], missing: list.result.unreachable_nodes };
 }
 
 let one = { agents: [], summaries: [] }; // the agent that the key is for
@@ -162,7 +162,9 @@ window.addEventListener("online", () => wake());
 const rows = new Map(); // by agent
 let chosen = "";
 
-function show({ agents, summaries }) {
+function show({ agents, summaries, missing }) {
+  put($("unreached"), unreached(missing));
+  $("unreached").hidden = $("unreached").textContent === "";
   const tokens = new Map(summaries.map((s) => [s.agent_id, s.tokens]));
   const here = new Set(agents.map((a) => a.agent_id));
   for (const [id, row] of rows) if (!here.has(id)) { row.tr.remove(); rows.delete(id); forgetTalk(id); }

@@ -1,6 +1,6 @@
 // The saved sessions of the server.
 
-import { $, cut, during, lost, make, plain, put } from "./dom.js";
+import { $, cut, during, lost, make, plain, put, unreached } from "./dom.js";
 import { call, Refused, wake } from "./wire.js";
 
 const most = 50; // asked for at once
@@ -37,7 +37,8 @@ async function more() {
     $("saved-list").append(...page.sessions.map((session) => newRow(session, session.name === page.last_session)));
     there = page.offset + page.sessions.length;
     $("saved-more").hidden = there >= page.total || page.sessions.length === 0;
-    put($("saved-note"), page.total === 0 ? "No conversation is saved here yet." : `${there} of ${page.total}, the latest used first`);
+    const told = page.total === 0 ? "No conversation is saved here yet." : `${there} of ${page.total}, the latest used first.`;
+    put($("saved-note"), `${told} ${unreached(page.unreachable_nodes)}`.trim());
   } catch (error) {
     fault(error instanceof Refused ? error.message : "the server does not answer");
   }

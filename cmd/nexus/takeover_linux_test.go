@@ -126,6 +126,7 @@ func TestClusterTakeOver(t *testing.T) {
 		}
 		return none, err
 	})
+	tellsUnreached(t, a)
 	owner := a.owner("worker")
 	b.again()
 	b.untilNodes("a up, b up, c up")

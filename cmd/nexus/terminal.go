@@ -237,13 +237,13 @@ func someAgent(ctx context.Context, c *client.Client) (string, error) {
 		}
 		names = append(names, a.AgentID)
 	}
-	switch len(names) {
-	case 0:
-		return "", errors.New("the server runs no agent: name one by --agent, or begin one by --fresh")
-	case 1:
+	switch {
+	case len(names) == 0:
+		return "", cli.Missing(errors.New("the server runs no agent: name one by --agent, or begin one by --fresh"), all.UnreachableNodes)
+	case len(names) == 1 && len(all.UnreachableNodes) == 0:
 		return names[0], nil
 	}
-	return "", fmt.Errorf("which agent? name one by --agent: %s", strings.Join(names, ", "))
+	return "", cli.Missing(fmt.Errorf("which agent? name one by --agent: %s", strings.Join(names, ", ")), all.UnreachableNodes)
 }
 
 // dumb reports whether the terminal draws nothing.

@@ -24,8 +24,21 @@ func OnMachines(agents []api.AgentInfo) bool {
 	return slices.ContainsFunc(agents, func(a api.AgentInfo) bool { return a.Node != "" })
 }
 
+// list is the verb that lists the agents.
+func list(ctx context.Context, a *App, c *client.Client, _ []string) error {
+	agents, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
+	if err != nil {
+		return err
+	}
+	a.NoteUnreached(agents.UnreachableNodes)
+	if a.Structured() {
+		return a.PrintValue(agents)
+	}
+	return agentsTable(a.printer, agents)
+}
+
 // agentsTable writes what list_agents says, on a cluster with the machine of each agent.
-func agentsTable(p *printer, agents api.ListAgentsResult, _ []string) error {
+func agentsTable(p *printer, agents api.ListAgentsResult) error {
 	if len(agents.Agents) == 0 {
 		return p.Printf("no agents\n")
 	}
@@ -253,7 +266,11 @@ func destroy(ctx context.Context, a *App, c *client.Client, args []string) error
 	if err != nil {
 		return err
 	}
-	return a.ended(destroyed, destroyed.Success, fmt.Errorf("no agent %s", id), "destroyed %s\n", id)
+	var missing error
+	if !destroyed.Success {
+		missing = missingNow(ctx, c, fmt.Errorf("no agent %s", id))
+	}
+	return a.ended(destroyed, destroyed.Success, missing, "destroyed %s\n", id)
 }
 
 // shutdown returns once the server is gone, if it is one of our home.

@@ -179,6 +179,8 @@ func (a *App) Run(ctx context.Context, args []string) int {
 		status, kind = ExitNoServer, "NO_SERVER"
 	} else if _, ok := errors.AsType[*homeformat.NewerError](err); ok {
 		status, kind = protocol.ExitHomeNewer, "HOME_NEWER"
+	} else if isUnreached(err) {
+		kind = string(api.KindNodeUnreachable)
 	}
 	switch {
 	case err.Error() == "":

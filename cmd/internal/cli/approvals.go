@@ -26,24 +26,24 @@ type asked struct {
 }
 
 // pending are the requests that wait, agent by agent, the oldest of each first: of the named
-// agent, or with "" of all.
-func pending(ctx context.Context, c *client.Client, agent string) ([]asked, error) {
-	all := []asked{}
+// agent, or with "" of all, but for those of the machines that are not reached.
+func pending(ctx context.Context, c *client.Client, agent string) (all []asked, unreached []string, err error) {
+	all = []asked{}
 	if agent != "" {
 		now, err := client.Do(ctx, c, agent, api.GetPermissions, api.None{})
 		for _, request := range now.Pending {
 			all = append(all, asked{agent, request})
 		}
 		if client.KindOf(err) != api.KindServerDraining { // it still lists its agents
-			return all, err
+			return all, nil, err
 		}
 	}
 	agents, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
 	switch {
 	case client.KindOf(err) == api.KindNotPermitted:
-		return nil, fmt.Errorf("%w: name the agent before the request", err)
+		return nil, nil, fmt.Errorf("%w: name the agent before the request", err)
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	}
 	for _, one := range agents.Agents {
 		for _, request := range one.Pending {
@@ -52,7 +52,7 @@ func pending(ctx context.Context, c *client.Client, agent string) ([]asked, erro
 			}
 		}
 	}
-	return all, nil
+	return all, agents.UnreachableNodes, nil
 }
 
 func approvals(ctx context.Context, a *App, c *client.Client, args []string) error {
@@ -60,10 +60,12 @@ func approvals(ctx context.Context, a *App, c *client.Client, args []string) err
 	if len(args) > 0 {
 		agent = args[0]
 	}
-	all, err := pending(ctx, c, agent)
-	switch {
-	case err != nil:
+	all, unreached, err := pending(ctx, c, agent)
+	if err != nil {
 		return err
+	}
+	a.NoteUnreached(unreached)
+	switch {
 	case a.Structured():
 		return a.PrintValue(struct {
 			Pending []asked `json:"pending"`
@@ -190,11 +192,13 @@ func respond(ctx context.Context, a *App, c *client.Client, args []string, p api
 		agent, id = args[0], args[1]
 	}
 	p.RequestID = id
+	var unreached []string
 	if agent == "" {
-		all, err := pending(ctx, c, "")
+		all, machines, err := pending(ctx, c, "")
 		if err != nil {
 			return err
 		}
+		unreached = machines
 		for _, one := range all {
 			if one.RequestID == id {
 				agent = one.AgentID
@@ -208,7 +212,7 @@ func respond(ctx context.Context, a *App, c *client.Client, args []string, p api
 	}
 	switch kind := client.KindOf(err); {
 	case agent == "", kind == api.KindPermissionRequestNotFound:
-		return fmt.Errorf("no request %s waits: it was answered, ended or never there", id)
+		return Missing(fmt.Errorf("no request %s waits: it was answered, ended or never there", id), unreached)
 	case kind == api.KindInvalidParams && p.Decision == protocol.AllowSession && p.OptionID == nil:
 		return fmt.Errorf("%s can be allowed once only: leave out --session", id)
 	}

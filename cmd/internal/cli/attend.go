@@ -267,7 +267,7 @@ func (s *attended) askAll(ctx context.Context, ours bool) {
 	if ours {
 		agent = s.agent
 	}
-	now, _ := pending(ctx, s.c, agent) // where it fails, the request is answered elsewhere
+	now, _, _ := pending(ctx, s.c, agent) // where it fails, the request is answered elsewhere
 	for _, one := range now {
 		if ours == (one.AgentID == s.agent) {
 			s.ask(ctx, one)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -86,7 +87,9 @@ func (v *createKey) run(ctx context.Context, a *App, c *client.Client, _ []strin
 	}
 	if err == nil && v.agent != "" {
 		_, missing := findAgent(ctx, c, v.agent)
-		if _, ok := errors.AsType[noAgentError](missing); ok {
+		if _, ok := errors.AsType[noAgentError](missing); ok && isUnreached(missing) {
+			a.note("%v: the key is for that one, or for one of that name to come", missing)
+		} else if ok {
 			a.note("%v: the key is for one of that name to come", missing)
 		}
 	}
@@ -112,6 +115,11 @@ func (v *rotateKey) run(ctx context.Context, a *App, c *client.Client, _ []strin
 	return a.done(rotated, err, "the new key %s is in %s\n", rotated.KeyID, rotated.KeyFile)
 }
 
-func toRevoke(args []string) api.RevokeKeyParams { return api.RevokeKeyParams{KeyID: args[0]} }
-
-func wasRevoked(r api.RevokeKeyResult) bool { return r.Revoked }
+// revokeKey ends a key. It is an error if there is none, which the method does not take for one.
+func revokeKey(ctx context.Context, a *App, c *client.Client, args []string) error {
+	result, err := client.Do(ctx, c, "", api.RevokeKey, api.RevokeKeyParams{KeyID: args[0]})
+	if err != nil {
+		return err
+	}
+	return a.ended(result, result.Revoked, fmt.Errorf("no key %s", args[0]), "revoked %s\n", args[0])
+}

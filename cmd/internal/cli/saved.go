@@ -30,9 +30,11 @@ func (v *listSessions) flags(f *pflag.FlagSet) {
 
 func (v *listSessions) run(ctx context.Context, a *App, c *client.Client, _ []string) error {
 	list, err := savedSessions(ctx, c, api.ListSessionsParams{IncludeTemp: &v.temp}, v.offset, v.limit)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	a.NoteUnreached(list.UnreachableNodes)
+	switch {
 	case a.Structured():
 		return a.PrintValue(list)
 	case list.Total == 0:
@@ -162,11 +164,18 @@ func tellRenamed(p *printer, _ api.RenameSessionResult, args []string) error {
 	return p.Printf("renamed %s to %s\n", args[0], args[1])
 }
 
-func toDelete(args []string) api.DeleteSessionParams {
-	return api.DeleteSessionParams{SessionName: args[0]}
+// deleteSession deletes a saved session. It is an error if there is none, which the method does not take for one.
+func deleteSession(ctx context.Context, a *App, c *client.Client, args []string) error {
+	result, err := client.Do(ctx, c, "", api.DeleteSession, api.DeleteSessionParams{SessionName: args[0]})
+	if err != nil {
+		return err
+	}
+	var missing error
+	if !result.Deleted {
+		missing = missingNow(ctx, c, fmt.Errorf("no session %s", args[0]))
+	}
+	return a.ended(result, result.Deleted, missing, "deleted %s\n", args[0])
 }
-
-func wasDeleted(r api.DeleteSessionResult) bool { return r.Deleted }
 
 // importFiles needs no server: it writes where the next request to that name
 // finds it.

@@ -64,6 +64,7 @@ func findAgent(ctx context.Context, c *client.Client, id string) (s agentStatus,
 			return agentStatus{Agent: &agent}, nil
 		}
 	}
+	unreached := agents.UnreachableNodes
 	saved, err := savedSessions(ctx, c, api.ListSessionsParams{IncludeTemp: new(true)}, 0, 0)
 	if err != nil {
 		return s, err
@@ -73,7 +74,12 @@ func findAgent(ctx context.Context, c *client.Client, id string) (s agentStatus,
 			return agentStatus{Session: &session}, nil
 		}
 	}
-	return s, noAgentError(id)
+	for _, machine := range saved.UnreachableNodes {
+		if !slices.Contains(unreached, machine) {
+			unreached = append(unreached, machine)
+		}
+	}
+	return s, Missing(noAgentError(id), unreached)
 }
 
 // tellWaking tells a person that an agent goes on with its saved session because somebody asks for it.

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -78,7 +77,7 @@ const many = 1 << 30
 func verbs() []row {
 	return []row{
 		{use: "detect", short: "Report which service listens on the port", do: local(detect), without: withoutFlags{"it looks at a port of this machine and needs no key", []string{"server", "ca", "api-key"}}},
-		{use: "list [FLAGS]", names: "agents.#.agent_id", start: true, of: api.ListAgents.Row(), do: calls(api.ListAgents, nothing, agentsTable)},
+		{use: "list [FLAGS]", names: "agents.#.agent_id", start: true, of: api.ListAgents.Row(), do: action(list)},
 		{use: "kinds", names: "kinds.#.kind", start: true, of: api.ListKinds.Row(), do: calls(api.ListKinds, nothing, kindsTable)},
 		{use: "nodes", names: "nodes.#.node", of: api.ListNodes.Row(), do: calls(api.ListNodes, nothing, nodesTable)},
 		{use: "drain [MACHINE] [FLAGS]", names: "node", most: 1, of: api.DrainNode.Row(), long: DrainHelp, do: new(drain)},
@@ -100,10 +99,7 @@ func verbs() []row {
 		{use: "save AGENT [SESSION]", names: "session_name", least: 1, most: 2, of: api.SaveSession.Row(), do: calls(api.SaveSession, toSave, tellSaved)},
 		{use: "clone SESSION NAME", names: "dest_session", least: 2, most: 2, of: api.CloneSession.Row(), short: "Copy a session as it is now; the copy of an agent that runs, runs", do: action(clone)},
 		{use: "rename SESSION NAME", names: "new_name", least: 2, most: 2, of: api.RenameSession.Row(), do: calls(api.RenameSession, toRename, tellRenamed)},
-		{
-			use: "delete SESSION", names: "session_name", least: 1, most: 1, of: api.DeleteSession.Row(),
-			do: ends(api.DeleteSession, toDelete, wasDeleted, "no session %s", "deleted %s\n"),
-		},
+		{use: "delete SESSION", names: "session_name", least: 1, most: 1, of: api.DeleteSession.Row(), do: action(deleteSession)},
 		{
 			use: "import FILE…", names: "name", least: 1, most: many, short: "Save sessions of an earlier program, JSON files, under their own names",
 			do: local(importFiles), without: noServer(),
@@ -132,7 +128,7 @@ func verbs() []row {
 		{use: "keys", names: "keys.#.key_id", of: api.ListKeys.Row(), do: calls(api.ListKeys, nothing, keysTable), verbs: []row{
 			{use: "create [FLAGS]", of: api.CreateKey.Row(), do: new(createKey)},
 			{use: "rotate [FLAGS]", of: api.RotateKey.Row(), do: new(rotateKey)},
-			{use: "revoke KEY_ID", least: 1, most: 1, of: api.RevokeKey.Row(), do: ends(api.RevokeKey, toRevoke, wasRevoked, "no key %s", "revoked %s\n")},
+			{use: "revoke KEY_ID", least: 1, most: 1, of: api.RevokeKey.Row(), do: action(revokeKey)},
 		}},
 		{use: "open [FLAGS]", start: true, short: "Open the server's page in a browser by a one-time code", do: new(openPage)},
 		{
@@ -236,18 +232,6 @@ func calls[P, R any](m api.Def[P, R], ask func([]string) P, tell func(*printer, 
 
 // nothing is asked of a method without parameters.
 func nothing([]string) api.None { return api.None{} }
-
-// ends is a verb that calls a method to end what its argument names: it is an error if was
-// reports that there was no such thing, which the method does not take for one.
-func ends[P, R any](m api.Def[P, R], ask func([]string) P, was func(R) bool, missing, done string) verb {
-	return action(func(ctx context.Context, a *App, c *client.Client, args []string) error {
-		result, err := client.Do(ctx, c, "", m, ask(args))
-		if err != nil {
-			return err
-		}
-		return a.ended(result, was(result), fmt.Errorf(missing, args[0]), done, args[0])
-	})
-}
 
 // optional is a flag whose parameter stays nil unless it is given.
 type optional struct{ parameter **string }

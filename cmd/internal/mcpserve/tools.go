@@ -17,6 +17,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
+	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/protocol/schema"
 )
 
@@ -243,6 +244,9 @@ func (b *bridge) status(ctx context.Context, c *client.Client, _ *progress, a st
 		if agent.AgentID == a.AgentID {
 			return agentsResult{Agents: []api.AgentInfo{agent}}, nil
 		}
+	}
+	if len(all.UnreachableNodes) > 0 {
+		return agentsResult{}, fmt.Errorf("%s: %w", api.KindNodeUnreachable, cli.Missing(fmt.Errorf("no agent %.64q runs", a.AgentID), all.UnreachableNodes))
 	}
 	return agentsResult{}, fmt.Errorf("%s: no agent %.64q runs: create_agent starts one, or goes on with a saved one", api.KindAgentNotFound, a.AgentID)
 }

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +16,8 @@ import (
 // found is what there is of an agent.
 type found struct {
 	running, saved bool
-	messages       uint64 // of the saved one
+	messages       uint64   // of the saved one
+	unreached      []string // machines of a cluster that may have it, if it was not found
 }
 
 // find looks for an agent.
@@ -36,8 +38,11 @@ func (c *chat) find(name string) (f found, err error) {
 			return found{saved: true, messages: s.MessageCount}, nil
 		}
 	}
-	return f, err
+	return found{unreached: all.UnreachableNodes}, err
 }
+
+// missing is what is said of an agent that was not found.
+func (f found) missing(text string) string { return cli.Missing(errors.New(text), f.unreached).Error() }
 
 // restore starts a saved agent, or a new one. There is somebody who answers for approvals.
 func (c *chat) restore(name, cwd string, preset *string) error {
@@ -106,7 +111,7 @@ func findAgent(t *talk, name string, preset *string, then going) work {
 		case f.running:
 			return then(name, false)()
 		}
-		text := fmt.Sprintf("there is no agent %s: create it? y/n", name)
+		text := f.missing("there is no agent "+name) + ": create it? y/n"
 		if f.saved {
 			text = fmt.Sprintf("%s is saved (%s): restore it? y/n", name, cli.Counted(f.messages, "message"))
 		}
@@ -134,7 +139,7 @@ func toSession(t *talk, args []string) ([]string, work) {
 		case err != nil:
 			return said{t.look().problem(cli.Harmless(err.Error(), true))}
 		case !f.running && !f.saved:
-			return said{t.look().problem("no session " + name + " is saved: /sessions lists them")}
+			return said{t.look().problem(cli.Harmless(f.missing("no session "+name+" is saved: /sessions lists them"), true))}
 		}
 		return t.begin(name, false)()
 	}

@@ -121,6 +121,9 @@ func (t *talk) enterLobby() any {
 	if err != nil {
 		return t.fail(err)
 	}
+	if text := cli.Unreached(saved.UnreachableNodes); text != "" {
+		t.chat.tell(said{t.look().problem(cli.Harmless(text, true))})
+	}
 	var last *api.SavedSession
 	var list []api.SavedSession
 	for _, s := range saved.Sessions {

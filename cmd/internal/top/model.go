@@ -38,6 +38,7 @@ type model struct {
 	question *question
 	note     string // what came of the last deed
 	broken   string // why there was no sample
+	missing  string // what is not in it
 	attach   string // the agent that the person goes to
 
 	width, height int
@@ -48,9 +49,10 @@ type model struct {
 // Messages.
 type (
 	sampled struct {
-		infos []api.AgentInfo
-		at    time.Duration
-		err   error
+		infos     []api.AgentInfo
+		unreached []string // machines of a cluster
+		at        time.Duration
+		err       error
 	}
 	due    struct{ round int } // a sample is
 	silent struct{ round int } // the server has been, since it was asked for that sample
@@ -75,7 +77,7 @@ func (m *model) sample() tea.Cmd {
 		ctx, cancel := context.WithTimeout(m.ctx, patience)
 		defer cancel()
 		list, err := client.Do(ctx, m.c, "", api.ListAgents, api.None{})
-		return sampled{list.Agents, time.Since(m.began), err}
+		return sampled{list.Agents, list.UnreachableNodes, time.Since(m.began), err}
 	}, tea.Tick(silence, func(time.Time) tea.Msg { return silent{round} }))
 }
 
@@ -115,6 +117,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			m.broken = "no answer: " + cli.Harmless(msg.err.Error(), true)
 		} else {
 			m.board.take(msg.infos, msg.at)
+			m.missing = cli.Harmless(cli.Unreached(msg.unreached), true)
 			m.choose(m.place(m.board.sorted(m.by, m.inverted)))
 		}
 		return m, m.after(sampleEvery)

@@ -29,6 +29,7 @@ func Once(ctx context.Context, c *client.Client, o Options) error {
 	if err != nil {
 		return err
 	}
+	o.App.NoteUnreached(listed.UnreachableNodes)
 	var b board
 	b.take(listed.Agents, 0)
 	agents := b.sorted(columnOf(o.Sort), false)

@@ -279,6 +279,9 @@ func (m *model) screen() []string {
 		head = head[:1]
 	}
 	lines := append(head, m.heading(l))
+	if m.missing != "" {
+		lines = append(lines, yellow.Render(m.missing))
+	}
 	room := max(1, m.height-len(lines)-footLines)
 	agents := m.board.sorted(m.by, m.inverted)
 	at := m.place(agents)
