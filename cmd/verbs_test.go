@@ -20,7 +20,7 @@ import (
 var withoutVerb = map[string]bool{
 	"revoke_allowances": true, "fork": true, "new_session": true, "create_plan": true, "execute_task": true, "get_agent_summaries": true, "get_limits": true,
 	"list_runs":  true,
-	"mcp_status": true, "rpc.discover": true, "set_limits": true, "get_notes": true, "get_run": true, "get_settings": true, "set_settings": true,
+	"mcp_status": true, "rpc.discover": true, "set_limits": true, "get_notes": true, "get_settings": true, "set_settings": true,
 	"update_context": true, "validate_code": true,
 }
 

@@ -50,18 +50,23 @@ type server struct {
 	done chan struct{} // closed when it has ended
 }
 
-// serve starts one, on the port of args or on a free one.
-func serve(t *testing.T, home string, args ...string) *server {
-	t.Helper()
+// program is where one of our programs is.
+func program(name string) string {
 	bin := os.Getenv("NEXUS_BIN")
 	if bin == "" {
 		bin = filepath.Join("..", "..", "bin")
 	}
+	return filepath.Join(bin, name)
+}
+
+// serve starts one, on the port of args or on a free one.
+func serve(t *testing.T, home string, args ...string) *server {
+	t.Helper()
 	if len(args) == 0 {
 		args = []string{"0"}
 	}
 	s := &server{t: t, home: home, done: make(chan struct{})}
-	s.cmd = exec.Command(filepath.Join(bin, "nexus"), append([]string{"serve", "--home", home, "--drain-timeout", "1s"}, args...)...)
+	s.cmd = exec.Command(program("nexus"), append([]string{"serve", "--home", home, "--drain-timeout", "1s"}, args...)...)
 	var log bytes.Buffer
 	s.cmd.Stderr = &log
 	out, err := s.cmd.StdoutPipe()
