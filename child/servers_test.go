@@ -12,7 +12,7 @@ import (
 // MCP servers are started before a turn, and anew where the working directory
 // or the permissions have changed.
 func TestServers(t *testing.T) {
-	dir := t.TempDir()
+	const dir = "/usr" // whose name leaves room in the model's window
 	synctest.Test(t, func(t *testing.T) {
 		o, starts := options(), 0
 		o.Servers = mcp.New(mcp.Options{
