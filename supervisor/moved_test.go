@@ -61,7 +61,11 @@ func TestOutcomeThatIsNotSettled(t *testing.T) {
 // The process of an agent that another machine has taken is killed at once, however long it would take to end, and nothing that it did is told.
 func TestEvict(t *testing.T) {
 	plays := series(supervisortest.Play{StopAfter: time.Hour, Prompt: func(c *supervisortest.Child, _ protocol.Prompt) { <-c.Gone() }})
-	remembering(t, far(func() error { return supervisor.ErrMoved }), plays, func(h *house) {
+	kept := &ledger{}
+	records := func(string) supervisor.Records {
+		return distant{both{kept, &diary{}}, func() error { return supervisor.ErrMoved }}
+	}
+	remembering(t, records, plays, func(h *house) {
 		a := h.start("alice")
 		running, waiting := h.prompt(a, "1", "work"), h.prompt(a, "2", "wait")
 		began := time.Now()
@@ -75,6 +79,9 @@ func TestEvict(t *testing.T) {
 			if got, err := turn.Wait(h.Context()); !errors.Is(err, supervisor.ErrMoved) || got.Outcome != "" {
 				h.Errorf("%+v, %v", got, err)
 			}
+		}
+		if len(kept.results) > 0 { // which would be told if the agent came back before that machine began with it
+			h.Errorf("recorded: %+v", kept.results)
 		}
 		if _, err := a.Prompt(h.Context(), protocol.Prompt{Message: "more"}, supervisor.PromptOptions{}); !errors.Is(err, supervisor.ErrMoved) {
 			h.Errorf("it is asked again: %v", err)

@@ -124,8 +124,7 @@ func (a *Agent) flush(next effect) {
 func (a *Agent) notify(t *Turn) {
 	defer a.work.Done()
 	for ok := true; ok; {
-		a.records.End(t.result)
-		err := a.records.Settle()
+		err := a.settle(t)
 		a.update(func(s *agentState) []effect {
 			if err != nil {
 				t.result = Result{TurnID: t.id, Err: err}
@@ -135,6 +134,16 @@ func (a *Agent) notify(t *Turn) {
 			return nil
 		})
 	}
+}
+
+// settle records the outcome of a turn. One that only ended as another machine has the agent has none here, and no record of one either: if that machine never began with the
+// agent, and this one gets it back, the turn has crashed.
+func (a *Agent) settle(t *Turn) error {
+	if errors.Is(t.result.Err, ErrMoved) {
+		return ErrMoved
+	}
+	a.records.End(t.result)
+	return a.records.Settle()
 }
 
 // write writes the commands of the send queue. One goroutine at a time is in it, by its

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -201,6 +202,17 @@ func TestProject(t *testing.T) {
 		}
 		if err := m.Connect(t.Context(), "p", status(m).Target); err != nil || starts != 2 {
 			t.Errorf("allowed by what status says: %v, %d starts", err, starts)
+		}
+	})
+}
+
+// An allowance to connect what a project names by its address is for that address.
+func TestProjectsAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := manage(t, mcp.Options{Servers: []mcp.Server{{Name: "p", Project: true, URL: "https://a.example/mcp"}}})
+		scope, err := m.Tools()[0].(tool.Scoped).Scope(input(t))
+		if err != nil || scope.Action != protocol.ActionExternal || !slices.Equal(scope.Programs, []string{"https://a.example/mcp"}) {
+			t.Errorf("scope %+v, %v", scope, err)
 		}
 	})
 }

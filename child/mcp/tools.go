@@ -223,7 +223,7 @@ func (c connectTool) Spec() tool.Spec {
 	}
 }
 
-// Scope implements [tool.Scoped]. The whole command line of what a project names
+// Scope implements [tool.Scoped]. The whole command line of what a project names, or its address,
 // counts as the program, so that an allowance is for that alone.
 func (c connectTool) Scope(jsontext.Value) (tool.Scope, error) {
 	s := c.server.server
@@ -231,12 +231,12 @@ func (c connectTool) Scope(jsontext.Value) (tool.Scope, error) {
 		return tool.Scope{Action: protocol.ActionExternal, Summary: fmt.Sprintf("connect the MCP server %s", s.Name)}, nil
 	}
 	scope := tool.Scope{
-		Action:  protocol.ActionExternal,
+		Action: protocol.ActionExternal, Programs: []string{s.target()},
 		Summary: fmt.Sprintf("start the MCP server %s of this project: %s", shellword.Quote(s.Name), textcut.Clip(s.target(), 300)),
 	}
 	if s.Command != "" { // its variables, which may be long, come behind it
 		scope.Summary = fmt.Sprintf("run: %s, as the MCP server %s of this project", textcut.Clip(s.program(), 300), shellword.Quote(s.Name))
-		scope.Action, scope.Command, scope.Programs = protocol.ActionExecute, s.target(), []string{s.target()}
+		scope.Action, scope.Command = protocol.ActionExecute, s.target()
 	}
 	return scope, nil
 }

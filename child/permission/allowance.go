@@ -123,7 +123,9 @@ func (p Policy) covered(c Call) bool {
 			})
 		})
 	default:
-		return slices.ContainsFunc(p.Allowances, func(a protocol.Allowance) bool { return a.Tool == c.Tool && a.Action == c.Action })
+		return slices.ContainsFunc(p.Allowances, func(a protocol.Allowance) bool {
+			return a.Tool == c.Tool && a.Action == c.Action && slices.Equal(a.Programs, c.Programs)
+		})
 	}
 }
 

@@ -267,6 +267,27 @@ func TestGrant(t *testing.T) {
 	}
 }
 
+// A project's file may name another MCP server by the same name later: a yes is for the one that it named, and none of an earlier version holds.
+func TestOneProjectsServer(t *testing.T) {
+	p := permission.Policy{Cwd: "/work", Permissions: protocol.Permissions{Preset: "trusted"}}
+	at := func(targets ...string) permission.Call {
+		return permission.Call{Tool: "mcp_a_connect", Action: protocol.ActionExternal, Programs: targets}
+	}
+	p.Allowances = []protocol.Allowance{{Tool: "mcp_a_connect", Action: protocol.ActionExternal}}
+	if d := p.Decide(at("https://a.example")); d.Verdict != permission.Ask {
+		t.Errorf("a yes to whatever is connected: %v", d)
+	}
+	p.Allowances = p.Grant(at("https://a.example"), nil, nil).Allowances
+	for target, want := range map[string]permission.Verdict{"https://a.example": permission.Allow, "https://b.example": permission.Ask} {
+		if d := p.Decide(at(target)); d.Verdict != want {
+			t.Errorf("%s: %v", target, d)
+		}
+	}
+	if d := p.Decide(at()); d.Verdict != permission.Ask {
+		t.Errorf("a server of the user's of that name: %v", d)
+	}
+}
+
 // What is told of a yes for the session is told of all that is recorded, in plain words that no name can make; what
 // takes too long to tell is not offered.
 func TestWhatIsSaidOfAGrant(t *testing.T) {
@@ -282,6 +303,7 @@ func TestWhatIsSaidOfAGrant(t *testing.T) {
 		{"names that say other things", permission.Call{Tool: "read_file", Action: protocol.ActionRead, Paths: []string{"/out; only /x/a", "/a\x1b[2K\u202e/b"}}, `read_file: all in "/out; only /x" and below; all in "/a\x1b[2K\u202e" and below`},
 		{"a name in other letters", permission.Call{Tool: "read_file", Action: protocol.ActionRead, Paths: []string{"/größe/日本/a"}}, "read_file: all in /größe/日本 and below"},
 		{"a tool of somebody else's", permission.Call{Tool: "mcp_a: all\n", Action: protocol.ActionExternal}, `"mcp_a: all\n": every call, whatever its input`},
+		{"a project's MCP server", permission.Call{Tool: "mcp_a_connect", Action: protocol.ActionExternal, Programs: []string{"https://a.example/mcp"}}, "mcp_a_connect: every call that reaches https://a.example/mcp"},
 		{"hosts", permission.Call{Tool: "web_fetch", Action: protocol.ActionFetch, Hosts: []string{"example.com", "[::1]:80"}}, "web_fetch: all pages of example.com, [::1]:80"},
 		{"a host that is none", permission.Call{Tool: "web_fetch", Action: protocol.ActionFetch, Hosts: []string{"a, b"}}, `web_fetch: all pages of "a, b"`},
 		{"no host", permission.Call{Tool: "web_fetch", Action: protocol.ActionFetch}, ""},

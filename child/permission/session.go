@@ -57,7 +57,17 @@ func (g *granting) hosts() {
 	g.add(protocol.Allowance{Hosts: g.call.Hosts}, "all pages of "+strings.Join(words, ", "))
 }
 
-func (g *granting) calls() { g.add(protocol.Allowance{}, "every call, whatever its input") }
+func (g *granting) calls() {
+	if len(g.call.Programs) == 0 {
+		g.add(protocol.Allowance{}, "every call, whatever its input")
+		return
+	}
+	var words []string
+	for _, program := range g.call.Programs {
+		words = append(words, name(program))
+	}
+	g.add(protocol.Allowance{Programs: g.call.Programs}, "every call that reaches "+strings.Join(words, ", "))
+}
 
 // session is what was added; nothing if it takes too much to tell.
 func (g *granting) session(also []string) Session {
