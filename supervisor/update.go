@@ -124,7 +124,7 @@ func (a *Agent) flush(next effect) {
 func (a *Agent) notify(t *Turn) {
 	defer a.work.Done()
 	for ok := true; ok; {
-		err := a.settle(t)
+		err := settle(a, t)
 		a.update(func(s *agentState) []effect {
 			if err != nil {
 				t.result = Result{TurnID: t.id, Err: err}
@@ -138,7 +138,7 @@ func (a *Agent) notify(t *Turn) {
 
 // settle records the outcome of a turn. One that only ended as another machine has the agent has none here, and no record of one either: if that machine never began with the
 // agent, and this one gets it back, the turn has crashed.
-func (a *Agent) settle(t *Turn) error {
+func settle(a *Agent, t *Turn) error {
 	if errors.Is(t.result.Err, ErrMoved) {
 		return ErrMoved
 	}
