@@ -131,4 +131,5 @@ func TestClusterStoodStill(t *testing.T) {
 	c.end()
 	b.end()
 	a.end()
+	isNotServedAlone(t, b)
 }

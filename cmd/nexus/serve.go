@@ -60,6 +60,7 @@ type serveOptions struct {
 	spared     bool
 	signed     bool
 	cluster    clusterOptions
+	alone      bool // also where the home is of a machine of a cluster
 	remote     remoteOptions
 	pprof      bool
 	log        logOptions
@@ -112,6 +113,9 @@ func serveCommand(app *cli.App) *cobra.Command {
 			if err := o.cluster.complete(cmd.Flags()); err != nil {
 				return err
 			}
+			if o.alone && o.cluster.on() {
+				return cli.Usage("--alone is for a server of no cluster")
+			}
 			if err := o.remote.complete(); err != nil {
 				return err
 			}
@@ -130,6 +134,7 @@ func serveCommand(app *cli.App) *cobra.Command {
 	cmd.Flags().DurationVar(&o.approval, "approval-timeout", defaultApproval, "how long a permission request waits before its call is denied")
 	cmd.Flags().Uint32Var(&o.rate, "rate", 0, "requests a minute that each key may make; 0 is no limit (default: the configuration's)")
 	cmd.Flags().Uint32Var(&o.spares, "spares", 0, "processes that are started before there is an agent for them; 0 for none (default: the configuration's, else 1; none with --child)")
+	cmd.Flags().BoolVar(&o.alone, "alone", false, "serve the home of a machine of a cluster without the others: what agents do meanwhile is set aside where another machine has had them")
 	cmd.Flags().BoolVar(&o.signed, "require-signatures", false, "refuse requests that are not signed")
 	cmd.Flags().BoolVar(&o.pprof, "pprof", false, "answer requests for profiles of the server at the unix socket run/pprof in its home")
 	o.log.flags(cmd.Flags())
@@ -180,7 +185,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	if cfg.APIKey != "" {
 		return cli.Usage("NEXUS3_API_KEY is for clients, and a server makes a key of its own: start it without that variable")
 	}
-	if err := cfg.Home.MakeDirs(); err != nil {
+	if err := o.checkHome(cfg.Home); err != nil {
 		return err
 	}
 	if err := o.find(); err != nil {
@@ -430,6 +435,15 @@ func (a assembly) actors(asked context.Context, ask context.CancelFunc, p wiring
 		return teller.run(asked, brokering)
 	}, func(error) {}) // ends with the broker's
 	return group
+}
+
+// checkHome makes the directories of the home, unless others have what is in it: agents would be in two places.
+func (o *serveOptions) checkHome(home config.Home) error {
+	if cluster, machine := home.Machine(); cluster != "" && !o.cluster.on() && !o.alone {
+		return fmt.Errorf("%s is the home of the machine %s of the cluster %s, and the others may have its agents by now: serve it as that machine, by --cluster-files DIR or as it was served before; or by --alone, and what agents do meanwhile is set aside where another machine has had them",
+			home, machine, cluster)
+	}
+	return home.MakeDirs()
 }
 
 // find makes the paths of the child and of the scenario absolute.

@@ -40,6 +40,7 @@ type target struct {
 	ca       string   // --ca
 	here     bool     // the server of the home is meant, whatever else says
 	noStart  bool     // --no-start
+	member   bool     // the home is of a machine of a cluster
 	portFrom string   // where Port comes from: --port, NEXUS_PORT or ""
 	portErr  error    // what is wrong with $NEXUS_PORT
 }
@@ -224,6 +225,8 @@ const pause = 50 * time.Millisecond
 
 // look is locate at this moment.
 func (t *target) look(ctx context.Context, home string) (found located, err error) {
+	cluster, _ := config.Home(home).Machine()
+	t.member = cluster != ""
 	if found.home, err = homelock.Find(home); err != nil {
 		return found, err
 	}
@@ -320,6 +323,10 @@ func (a *App) start(ctx context.Context, cfg *config.Config, before located) (lo
 		return located{}, &noServerError{fmt.Sprintf("no server on port %d, and none is started, as %s gives a key and a new server makes its own", a.Port, given)}
 	}
 	home := string(cfg.Home)
+	if cluster, machine := cfg.Home.Machine(); cluster != "" {
+		return located{}, &noServerError{fmt.Sprintf("no server on port %d, and none is started: %s is the home of the machine %s of the cluster %s, and the others may have its agents by now: start it again with %s, or ask another machine by --server",
+			a.Port, home, machine, cluster, a.serve())}
+	}
 	switch last := before.home; {
 	case last.Copied:
 		a.note("%s is a copy of another home: its last server is not known", home)
@@ -434,6 +441,9 @@ func (t *target) serveOn(port string) string {
 	}
 	if t.home != "" {
 		line += " --home " + shellword.Quote(t.home)
+	}
+	if t.member {
+		line += " --cluster-files DIR"
 	}
 	return line
 }

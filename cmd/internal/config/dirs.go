@@ -58,6 +58,20 @@ func (h Home) CacheDir() string { return h.Path(cacheDir) }
 // ClusterDir holds what the machines of a cluster agree on, as this one has it. The program that keeps it makes it.
 func (h Home) ClusterDir(cluster, machine string) string { return h.Path(clusterDir, cluster, machine) }
 
+// Machine is the machine of which cluster the home's server was last one of; "" if of none. That cluster may have its agents.
+func (h Home) Machine() (cluster, machine string) {
+	clusters, _ := os.ReadDir(h.Path(clusterDir)) // without one it is of none
+	for _, of := range clusters {
+		machines, _ := os.ReadDir(h.Path(clusterDir, of.Name()))
+		for _, one := range machines {
+			if _, err := os.Stat(filepath.Join(h.ClusterDir(of.Name(), one.Name()), "agents")); err == nil {
+				return of.Name(), one.Name()
+			}
+		}
+	}
+	return "", ""
+}
+
 // NewCwd makes an empty directory, for its owner alone (0700), in which an agent works that has lost its own: in work, in the home. It is absolute
 // and without links. The agent's owner may remove it when the agent is gone.
 func (h Home) NewCwd(agent string) (string, error) {

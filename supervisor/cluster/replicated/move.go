@@ -150,7 +150,7 @@ func (s *Store) setAside(name string, epoch uint64) error {
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}
-	s.log.Info("what was saved here of an agent is older than what other machines have, and set aside", zap.String("agent", name), zap.String("dir", aside))
+	s.log.Info("another machine has had an agent since: what was saved of it here is set aside", zap.String("agent", name), zap.String("dir", aside))
 	return err
 }
 
