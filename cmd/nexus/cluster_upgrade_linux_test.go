@@ -12,7 +12,7 @@ import (
 )
 
 // The machines of a cluster are upgraded one at a time, as cmd/OPERATIONS.md has it, while all agents are asked all the time: nothing is forgotten, and
-// what a machine says that it did not accept is in no conversation. One goes back to the earlier release, and another one is lost while both releases are there. NEXUS_EARLIER_BIN names the
+// what is sent again by its request_id, as there was no answer, is in the conversation once. One goes back to the earlier release, and another one is lost while both releases are there. NEXUS_EARLIER_BIN names the
 // directory of the earlier programs; without it, they are the same.
 func TestClusterUpgrade(t *testing.T) {
 	t.Parallel()
