@@ -297,7 +297,8 @@ func TestUnreachable(t *testing.T) {
 	b.underWay("agent", 2)
 	c.cut("b")
 	const unreachable = "NODE_UNREACHABLE"
-	if last := data(t, stream); last.Get("error.data.type").Str != unreachable || !strings.Contains(last.Get("error.data.details").Str, "is not known") {
+	if last := data(t, stream); last.Get("error.data.type").Str != unreachable || !strings.Contains(last.Get("error.data.details").Str, "is not known") ||
+		last.Get("error.data.recovery_suggestions.0").Str != "Once the machine is back, or another one has the agent, the same send with request_id r tells how it ended." {
 		t.Errorf("a stream ends with %s", last)
 	}
 	if body := <-joined; gjson.Get(body, "error.data.type").Str != unreachable || !strings.Contains(body, `"code":-32001`) {
@@ -309,6 +310,9 @@ func TestUnreachable(t *testing.T) {
 	answer, body := a.post("/agent/x", `{"jsonrpc":"2.0","method":"get_model","id":1}`)
 	if answer.StatusCode != http.StatusServiceUnavailable || gjson.Get(body, "error.data.type").Str != unreachable || !strings.Contains(body, "nothing was accepted") {
 		t.Errorf("what is asked then: %d %s", answer.StatusCode, body)
+	}
+	if want := "Send it again once the machine is back, or another one has the agent."; gjson.Get(body, "error.data.recovery_suggestions.0").Str != want {
+		t.Errorf("what is asked then: %s, want %s", body, want)
 	}
 	answer, body = a.do(http.MethodGet, "/agent/x/events", nil)
 	if answer.StatusCode != http.StatusServiceUnavailable || gjson.Get(body, "error.data.type").Str != unreachable {

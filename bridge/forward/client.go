@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/bridge/api"
@@ -96,36 +97,60 @@ type dialError struct{ err error }
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// unreachable is the error of a machine that has not answered. asked is what it has that was asked for (rpc.Call.Asked).
-func unreachable(machine, asked string, err error) error {
-	what := "the machine " + machine
-	if asked != "" {
-		what += ", which has the " + asked + ","
+// errand is what another machine is asked to do.
+type errand struct {
+	asked  string // what it has that was asked for (rpc.Call.Asked)
+	method string // "" for a stream of events
+	id     string // the request_id by which the same call tells what became of it; "" for none
+}
+
+func errandOf(c *rpc.Call) errand {
+	of := errand{asked: c.Asked, method: c.Request.Method}
+	switch of.method {
+	case api.Send.Name, api.ExecuteTask.Name, api.CreatePlan.Name, api.RunPlan.Name:
+		var params struct {
+			RequestID string `json:"request_id"`
+		}
+		_ = json.Unmarshal(c.Request.Params, &params) // without one there is nothing to name
+		of.id = params.RequestID
+	}
+	return of
+}
+
+// unreachable is the error of a machine that has not answered.
+func unreachable(machine string, of errand, err error) error {
+	what, back := "the machine "+machine, "nce the machine is back"
+	if of.asked != "" {
+		what += ", which has the " + of.asked + ","
+	}
+	if of.asked == "agent" {
+		back += ", or another one has the agent"
 	}
 	e := &api.Error{
 		Kind: api.KindNodeUnreachable, Details: fmt.Sprintf("%s is not reached, and nothing was accepted: %v", what, err), Err: err,
-		Suggestions: []string{"Send it again when the machine is back."},
+		Suggestions: []string{"Send it again o" + back + "."},
 	}
 	if _, ok := errors.AsType[*dialError](err); !ok {
 		e.Details = fmt.Sprintf("%s is not reached any more; whether it goes on with the request is not known: %v", what, err)
-		e.Suggestions = []string{"When the machine is back, " + outcomeOf(asked)}
+		e.Suggestions = []string{"O" + back + ", " + of.outcome()}
 	}
 	return e
 }
 
-// outcomeOf says how a client learns what became of a request for an agent, a run, or anything else.
-func outcomeOf(asked string) string {
-	switch asked {
-	case "agent":
-		return "a send with the same request_id tells how it ended."
-	case "run":
-		return "the same run_plan goes on with the run, or tells how it ended."
+// outcome says how a client learns what became of an errand.
+func (e errand) outcome() string {
+	switch {
+	case e.id == "":
+		return "look whether it was done, before you send it again."
+	case e.asked == "run":
+		return fmt.Sprintf("the same %s with request_id %s goes on with the run, or tells how it ended.", e.method, e.id)
+	default:
+		return fmt.Sprintf("the same %s with request_id %s tells how it ended.", e.method, e.id)
 	}
-	return "look whether it was done, before you send it again."
 }
 
 // ask sends a request to a machine. The error is NODE_UNREACHABLE, or that of ctx.
-func (f *Client) ask(ctx context.Context, machine, asked string, r *http.Request) (*http.Response, error) {
+func (f *Client) ask(ctx context.Context, machine string, of errand, r *http.Request) (*http.Response, error) {
 	if trace := tracing.From(ctx); trace != (tracing.Parent{}) {
 		r.Header.Set("Traceparent", trace.String())
 	}
@@ -136,7 +161,7 @@ func (f *Client) ask(ctx context.Context, machine, asked string, r *http.Request
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
-	return nil, unreachable(machine, asked, err)
+	return nil, unreachable(machine, of, err)
 }
 
 // Call implements [rpc.Elsewhere].
@@ -161,7 +186,7 @@ func (f *Client) Call(ctx context.Context, machine string, c *rpc.Call, out *rpc
 	if out != nil {
 		r.Header.Set("Accept", eventStream)
 	}
-	response, err := f.ask(ctx, machine, c.Asked, r)
+	response, err := f.ask(ctx, machine, errandOf(c), r)
 	if err != nil {
 		return nil, err
 	}
@@ -184,9 +209,9 @@ func (f *Client) Call(ctx context.Context, machine string, c *rpc.Call, out *rpc
 	case errors.Is(err, rpc.ErrSlowClient):
 		return nil, err
 	case err != nil:
-		return nil, unreachable(machine, c.Asked, err)
+		return nil, unreachable(machine, errandOf(c), err)
 	}
-	result, err := decode(machine, c.Asked, response.StatusCode, body)
+	result, err := decode(machine, errandOf(c), response.StatusCode, body)
 	if err == nil && c.Agent == "" {
 		f.learnt.from(machine, result)
 	}
@@ -225,15 +250,15 @@ func (f *Client) CallAll(ctx context.Context, c *rpc.Call, params jsontext.Value
 var errLost = errors.New("it is lost")
 
 // decode reads the answer of a machine: a result, or an error as a *rpc.RemoteError.
-func decode(machine, asked string, status int, body []byte) (jsontext.Value, error) {
+func decode(machine string, of errand, status int, body []byte) (jsontext.Value, error) {
 	answer, err := jsonrpc.DecodeResponse(body)
 	switch {
 	case err != nil:
-		return nil, unreachable(machine, asked, fmt.Errorf("its answer cannot be read: %w", err))
+		return nil, unreachable(machine, of, fmt.Errorf("its answer cannot be read: %w", err))
 	case answer.Error == nil:
 		return answer.Result, nil
 	case answer.Error.Data == nil:
-		return nil, unreachable(machine, asked, fmt.Errorf("its error says nothing: %w", answer.Error))
+		return nil, unreachable(machine, of, fmt.Errorf("its error says nothing: %w", answer.Error))
 	}
 	return nil, &rpc.RemoteError{Answer: rpc.Error{Status: status, Err: answer.Error}}
 }
@@ -267,11 +292,11 @@ func (f *Client) Events(ctx context.Context, machine string, r events.Request) (
 	if r.LastEventID != "" {
 		request.Header.Set("Last-Event-Id", r.LastEventID)
 	}
-	asked := ""
+	of := errand{}
 	if r.Agent != "" {
-		asked = "agent"
+		of.asked = "agent"
 	}
-	response, err := f.ask(ctx, machine, asked, request)
+	response, err := f.ask(ctx, machine, of, request)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -286,7 +311,7 @@ func (f *Client) Events(ctx context.Context, machine string, r events.Request) (
 	}
 	body, err := readAll(response.Body)
 	if err == nil {
-		_, err = decode(machine, asked, response.StatusCode, body)
+		_, err = decode(machine, of, response.StatusCode, body)
 	}
 	return nil, err
 }

@@ -27,7 +27,7 @@ func (f *Client) moved(machine string, m *rpc.MovedError, response *http.Respons
 	f.learnt.moved(m.Agent, machine, m.Machine)
 	body, err := readAll(response.Body)
 	if err == nil {
-		_, err = decode(machine, "agent", response.StatusCode, body)
+		_, err = decode(machine, errand{asked: "agent"}, response.StatusCode, body)
 	}
 	if m.Err = err; err == nil { // of a notification, which nobody answers
 		m.Err = &rpc.ClaimedError{Agent: m.Agent, Machine: m.Machine}

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -52,7 +53,7 @@ func runTo(t *testing.T, handler http.HandlerFunc, stdout, stderr io.Writer, arg
 	return got
 }
 
-// runWith runs a command line with a server that handler plays.
+// runWith runs a command line with a server that handler plays, whose address stands for SERVER.
 func runWith(t *testing.T, handler http.HandlerFunc, o cli.Options, args ...string) outcome {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -71,7 +72,10 @@ func runWith(t *testing.T, handler http.HandlerFunc, o cli.Options, args ...stri
 		t.Fatal(err)
 	}
 	o.Name, o.Environ = "nexus-rpc", []string{"NEXUS_HOME=" + t.TempDir(), "NEXUS3_API_KEY=nxk_test"}
-	if !slices.Contains(args, "version") && !slices.Contains(args, "import") { // which need no server, and refuse it
+	if i := slices.Index(args, "SERVER"); i >= 0 {
+		args = slices.Clone(args)
+		args[i] = server.URL
+	} else if !slices.Contains(args, "version") && !slices.Contains(args, "import") { // which need no server, and refuse it
 		args = append([]string{"--port", u.Port()}, args...)
 	}
 	return outcome{status: cli.New(o).Run(context.Background(), args)}
@@ -613,6 +617,10 @@ func TestCall(t *testing.T) {
 // What the server suggests in its own words is told in verbs and flags, but to who calls a
 // method by its name.
 func TestSuggestionsNameVerbs(t *testing.T) {
+	plan := filepath.Join(t.TempDir(), "plan.json")
+	if err := os.WriteFile(plan, []byte(`{"tasks":[{"id":"a","type":"testing","description":"x"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		said string
 		args []string
@@ -638,6 +646,8 @@ func TestSuggestionsNameVerbs(t *testing.T) {
 		{"With when_busy queue.", []string{"send", "a", "x"}, "With --when-busy queue."},
 		{"Send it again with a new request_id: now.", []string{"send", "a", "x"}, "Send it again: now."},
 		{"Send it again with a new request_id: now.", []string{"send", "a", "x", "--request-id", "r"}, "Send it again with a new --request-id: now."},
+		{"Then the same send with request_id 1-a tells it.", []string{"send", "a", "x"}, "Then the same send with --request-id 1-a tells it."},
+		{"Then the same run_plan with request_id 1-a tells it.", []string{"plan", plan}, "Then the same SELF plan with --run 1-a tells it."},
 		{"Raise timeout_s, see list_agents.", []string{"call", "send", "--agent", "a"}, "Raise timeout_s, see list_agents."},
 	} {
 		var host atomic.Pointer[string] // requests on several connections may come

@@ -39,4 +39,8 @@ func TestServerEnds(t *testing.T) {
 			t.Errorf("%s: %+v", line, got)
 		}
 	}
+	got := run(t, ends("send", agents), nil, "--server", "SERVER", "send", "a", "hi", "--request-id", "q1")
+	if got.status != 3 || !strings.Contains(got.stderr, "connection refused; the same send with --request-id q1 tells how the turn ended") {
+		t.Errorf("one of another machine: %+v", got)
+	}
 }

@@ -160,6 +160,9 @@ func (a *App) inVerbs(ran *cobra.Command, text string) string {
 			return a.Call(wholeCall(m, agent, cmp.Or(params, limitNamed(text, shapes[name]))))
 		}
 		flag := strings.ReplaceAll(strings.TrimSuffix(name, "_s"), "_", "-") // that of a time in seconds takes a unit
+		if flag == "request-id" && ran.Name() == "plan" {
+			flag = "run"
+		}
 		if ran.Flags().Lookup(flag) != nil {
 			return "--" + flag
 		}

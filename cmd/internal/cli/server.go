@@ -455,7 +455,7 @@ func (t *target) serverEnded(err error, more string) error {
 		return err
 	}
 	if t.Servers() != "" {
-		return &noServerError{err.Error()}
+		return &noServerError{err.Error() + more}
 	}
 	return &noServerError{fmt.Sprintf("the server has ended: start it again with %s%s", t.serve(), more)}
 }
