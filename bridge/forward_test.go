@@ -433,6 +433,10 @@ func TestCutOff(t *testing.T) {
 	c.mu.Lock()
 	c.blind = true
 	c.mu.Unlock()
+	do("/agent/x", reads, "never", "echo")
+	c.mu.Lock()
+	c.since = time.Unix(1_000_000_000, 0)
+	c.mu.Unlock()
 	do("/agent/x", reads, since, "echo")
 	do("/agent/y", reads, since, "echo") // b is cut off, too, and says so
 	do("/rpc", "["+reads+`,{"jsonrpc":"2.0","id":2,"method":"list_agents"}]`, since, `"agent_id":"x"`)

@@ -28,6 +28,7 @@ type cluster struct {
 	down   map[string]bool             // machines that are not reached
 	split  bool                        // nothing is agreed on
 	blind  bool                        // nor is known what was
+	since  time.Time                   // when all was known last; zero for never
 	hidden bool                        // a machine knows of no claim but its own
 	asked  func(machine string) string // says whose all agents are; nil for what is claimed
 	labels map[string]map[string]string
@@ -197,7 +198,9 @@ func (m *machine) Check() error {
 
 func (m *machine) Cut() (since time.Time, err error) {
 	if err := m.Check(); err != nil {
-		return time.Unix(1_000_000_000, 0), err
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.since, err
 	}
 	return time.Time{}, nil
 }

@@ -135,5 +135,8 @@ func fieldsOf(t reflect.Type) (list []bound) {
 }
 
 // StaleHeader is the header of an answer by a machine of a cluster that does not reach a majority of the others: since when what it has may be old, in
-// RFC 3339.
-const StaleHeader = "X-Nexus-Stale"
+// RFC 3339, or StaleNever if it has not reached one since it started, so that nothing is known of the others.
+const (
+	StaleHeader = "X-Nexus-Stale"
+	StaleNever  = "never"
+)

@@ -196,8 +196,8 @@ func (c *Client) URL() string { return c.place.Load().base }
 // request since: what could not be done is tried again meanwhile.
 func (c *Client) Silent() bool { return c.silent.Load() }
 
-// Stale is since when, in RFC 3339, what was answered last as such may be old: that machine of a cluster did not reach a majority of the others. It is "" if
-// no answer was.
+// Stale is since when, in RFC 3339, what was answered last as such may be old: that machine of a cluster did not reach a majority of the others. It is
+// api.StaleNever if that machine has not reached one since it started, and "" if no answer was old.
 func (c *Client) Stale() string {
 	if since := c.stale.Load(); since != nil {
 		return *since

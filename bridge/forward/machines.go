@@ -53,8 +53,8 @@ type Machines interface {
 	Claim(ctx context.Context, agent string) (owner string, err error)
 	// Release gives up this machine's claim; it is no error if it has none.
 	Release(ctx context.Context, agent string) error
-	// Cut says why a majority of the machines is not reached, and since when what is known here may be old; nil while one is. It asks
-	// nobody and does not wait.
+	// Cut says why a majority of the machines is not reached, and since when what is known here may be old, zero if none was reached yet; nil while one is.
+	// It asks nobody and does not wait.
 	Cut() (since time.Time, err error)
 	// Dial connects to what a machine's Listen returns. It fails within a bounded time if the machine is not reached. The
 	// connection ends when the machine is not heard of any more.

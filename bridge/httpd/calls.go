@@ -67,10 +67,10 @@ func (s *Server) serveRPC(x *request, to route) {
 	}
 }
 
-// tellStale says in the answer since when what this machine has may be old; zero for nothing.
-func (x *request) tellStale(since time.Time) {
-	if !since.IsZero() {
-		x.w.Header().Set(api.StaleHeader, since.UTC().Format(time.RFC3339))
+// tellStale says in the answer since when what this machine has may be old; "" for nothing.
+func (x *request) tellStale(since string) {
+	if since != "" {
+		x.w.Header().Set(api.StaleHeader, since)
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 
 // Elsewhere has calls answered by the other machines of a cluster. It is safe for concurrent use.
 type Elsewhere interface {
-	// Cut says why a majority of the machines is not reached, and since when what this one has may be old; nil while one is.
+	// Cut says why a majority of the machines is not reached, and since when what this one has may be old, zero if it has reached none since it started; nil
+	// while one is.
 	Cut() (since time.Time, err error)
 	// Owner is the machine that has an agent, "" for this one; known is false if none is known to.
 	Owner(agent string) (machine string, known bool)
@@ -123,14 +124,20 @@ func claimed(c *Call, names []string, err error) string {
 	return e.Machine
 }
 
-// Stale is since when what this machine of a cluster has may be old, as it does not reach a majority of the others; zero while it does, and for a
-// server alone.
-func (r *Router) Stale() time.Time {
+// Stale is since when what this machine of a cluster has may be old, as it does not reach a majority of the others, as api.StaleHeader says it; "" while
+// it does, and for a server alone.
+func (r *Router) Stale() string {
 	if r.o.Elsewhere == nil {
-		return time.Time{}
+		return ""
 	}
-	since, _ := r.o.Elsewhere.Cut()
-	return since
+	switch since, err := r.o.Elsewhere.Cut(); {
+	case err == nil:
+		return ""
+	case since.IsZero():
+		return api.StaleNever
+	default:
+		return since.UTC().Format(time.RFC3339)
+	}
 }
 
 // certain refuses what changes something while a majority of the machines is not reached: NO_QUORUM.

@@ -239,11 +239,11 @@ func someAgent(ctx context.Context, c *client.Client) (string, error) {
 	}
 	switch {
 	case len(names) == 0:
-		return "", cli.Missing(errors.New("the server runs no agent: name one by --agent, or begin one by --fresh"), all.UnreachableNodes)
-	case len(names) == 1 && len(all.UnreachableNodes) == 0:
+		return "", cli.MissingAt(c, errors.New("the server runs no agent: name one by --agent, or begin one by --fresh"), all.UnreachableNodes)
+	case len(names) == 1 && len(all.UnreachableNodes) == 0 && c.Stale() == "":
 		return names[0], nil
 	}
-	return "", cli.Missing(fmt.Errorf("which agent? name one by --agent: %s", strings.Join(names, ", ")), all.UnreachableNodes)
+	return "", cli.MissingAt(c, fmt.Errorf("which agent? name one by --agent: %s", strings.Join(names, ", ")), all.UnreachableNodes)
 }
 
 // dumb reports whether the terminal draws nothing.

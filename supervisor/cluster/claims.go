@@ -347,6 +347,9 @@ func (n *Node) known(all map[string]Claim, revision uint64) {
 		}
 	}
 	n.claims, n.revision, n.since = all, revision, time.Now()
+	if n.first.IsZero() {
+		n.whole, n.first = n.since, n.since
+	}
 	select {
 	case <-n.agreed:
 	default:

@@ -339,6 +339,10 @@ func TestMinority(t *testing.T) {
 	if _, err := alone.Claim(t.Context(), "a", 0); !errors.Is(err, cluster.ErrNoQuorum) {
 		t.Errorf("one of three has an agent: %v", err)
 	}
+	if since, err := alone.Cut(); !errors.Is(err, cluster.ErrNoQuorum) || !since.IsZero() {
+		t.Errorf("one of three that never heard the others knows how they were at %v: %v", since, err)
+	}
+	heard := time.Now()
 	second, third := start(t, o(1)), start(t, o(2))
 	agree(t, alone, second, third)
 	if _, err := alone.Claim(t.Context(), "a", 0); err != nil {
@@ -348,6 +352,9 @@ func TestMinority(t *testing.T) {
 	third.stop()
 	if _, err := alone.Claim(t.Context(), "b", 0); !errors.Is(err, cluster.ErrNoQuorum) {
 		t.Errorf("one that is left of three: %v", err)
+	}
+	if since, err := alone.Cut(); err == nil || since.Before(heard) {
+		t.Errorf("what it has is old as of %v, when it was alone, which it was until %v: %v", since, heard, err)
 	}
 	if _, ok := alone.Owner("a"); !ok {
 		t.Error("it has forgotten what was agreed on")

@@ -60,7 +60,8 @@ type Node struct {
 	since    time.Time          // from when on this machine has heard all that the others said; zero before claims are known
 	echo     time.Time          // when it heard last what it said itself
 	listens  time.Time          // since when it has heard itself, without a pause of more than deafAfter
-	whole    time.Time          // when Check had nothing to say last
+	// whole is when Check had nothing to say last, and first when claims were known first; zero before.
+	whole, first time.Time
 }
 
 // Join makes this process a machine of the cluster that nc reaches, which stays its caller's. Whether a majority of the
@@ -75,7 +76,7 @@ func Join(nc *nats.Conn, o Options) (*Node, error) {
 	if o.Members == nil {
 		o.Members = anyMembers{}
 	}
-	n := &Node{o: o, log: o.Log, nc: nc, tunnel: tunnel.New(nc, o.Later), process: rand.Text(), machines: map[string]Machine{}, claims: map[string]Claim{}, agreed: make(chan struct{}), reheard: make(chan struct{}, 1), whole: time.Now()}
+	n := &Node{o: o, log: o.Log, nc: nc, tunnel: tunnel.New(nc, o.Later), process: rand.Text(), machines: map[string]Machine{}, claims: map[string]Claim{}, agreed: make(chan struct{}), reheard: make(chan struct{}, 1)}
 	var err error
 	if n.kept, err = readSettings(o.File); err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", err)
@@ -158,12 +159,15 @@ func (n *Node) Check() error {
 }
 
 // Cut says why a majority of the machines is not reached, as Check does, and since when what this one has may be old: from the last moment
-// in which a majority was certainly heard.
+// in which a majority was certainly heard. It is zero if none was, since the node began.
 func (n *Node) Cut() (since time.Time, err error) {
 	if err := n.Check(); err != nil {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		return n.whole.Add(-lostAfter), err
+		if since = n.whole.Add(-lostAfter); since.Before(n.first) {
+			since = n.first
+		}
+		return since, err
 	}
 	return time.Time{}, nil
 }

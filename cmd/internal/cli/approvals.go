@@ -212,7 +212,7 @@ func respond(ctx context.Context, a *App, c *client.Client, args []string, p api
 	}
 	switch kind := client.KindOf(err); {
 	case agent == "", kind == api.KindPermissionRequestNotFound:
-		return Missing(fmt.Errorf("no request %s waits: it was answered, ended or never there", id), unreached)
+		return MissingAt(c, fmt.Errorf("no request %s waits: it was answered, ended or never there", id), unreached)
 	case kind == api.KindInvalidParams && p.Decision == protocol.AllowSession && p.OptionID == nil:
 		return fmt.Errorf("%s can be allowed once only: leave out --session", id)
 	}

@@ -547,8 +547,39 @@ func TestStaleAnswer(t *testing.T) {
 		w.Header().Set("X-Nexus-Stale", "2001-09-09T01:46:40Z")
 		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"keys":[]}}`)
 	}, nil, "keys", "--json")
-	if want := (outcome{0, `{"keys":[]}` + "\n", "nexus-rpc: the machine is cut off from the others of its cluster: this may be old, as of 2001-09-09T01:46:40Z\n"}); got != want {
+	const cut = "nexus-rpc: the machine is cut off from the others of its cluster: this may be old, as of 2001-09-09T01:46:40Z\n"
+	if want := (outcome{0, `{"keys":[]}` + "\n", cut}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+	const others = "; but the other machines of the cluster are not reached, and one of them may have it"
+	answers := func(since string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Nexus-Stale", since)
+			body, _ := io.ReadAll(r.Body)
+			method := gjson.GetBytes(body, "method").Str
+			if method == "send" {
+				w.WriteHeader(503)
+				_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no","data":{"type":"NO_QUORUM","details":"cut off","recovery_suggestions":[]}}}`)
+				return
+			}
+			_, _ = io.WriteString(w, map[string]string{
+				"list_agents": `{"jsonrpc":"2.0","id":1,"result":{"agents":[]}}`, "list_sessions": `{"jsonrpc":"2.0","id":1,"result":{"sessions":[]}}`,
+			}[method])
+		}
+	}
+	const since = "2001-09-09T01:46:40Z"
+	for _, tt := range []struct{ since, verb, want string }{
+		{since, "status x", cut + "nexus-rpc: no agent x runs, and none is saved" + others + "\n"},
+		{since, "allow x", cut + "nexus-rpc: no request x waits: it was answered, ended or never there" + others + "\n"},
+		{"never", "status x", "nexus-rpc: the machine has not reached the others of its cluster since it started: it knows nothing of them yet\nnexus-rpc: no agent x runs, and none is saved" + others + "\n"},
+		{since, "send x y", "nexus-rpc: no: cut off\n"},
+	} {
+		if got := run(t, answers(tt.since), nil, strings.Fields(tt.verb)...); got.status != 1 || got.stderr != tt.want {
+			t.Errorf("%s: got %+v, want %q", tt.verb, got, tt.want)
+		}
+	}
+	if got := run(t, answers(since), nil, "status", "x", "--json"); !strings.Contains(got.stderr, `"type":"NODE_UNREACHABLE"`) {
+		t.Errorf("got %+v", got)
 	}
 }
 

@@ -79,7 +79,7 @@ func findAgent(ctx context.Context, c *client.Client, id string) (s agentStatus,
 			unreached = append(unreached, machine)
 		}
 	}
-	return s, Missing(noAgentError(id), unreached)
+	return s, MissingAt(c, noAgentError(id), unreached)
 }
 
 // tellWaking tells a person that an agent goes on with its saved session because somebody asks for it.

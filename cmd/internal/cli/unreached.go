@@ -37,13 +37,27 @@ func (p *printer) NoteUnreached(machines []string) {
 	}
 }
 
+// noteStale says on stderr what the server says of its answers that may be old.
+func (p *printer) noteStale(c *client.Client) {
+	switch since := c.Stale(); since {
+	case "":
+	case api.StaleNever:
+		p.note("the machine has not reached the others of its cluster since it started: it knows nothing of them yet")
+	default:
+		p.note("the machine is cut off from the others of its cluster: this may be old, as of %s", since)
+	}
+}
+
 // unreachedError is the error of something that no machine has which is reached, while others are not.
 type unreachedError struct {
 	missing  error
-	machines []string // at least one
+	machines []string // none where nobody knows which
 }
 
 func (e *unreachedError) Error() string {
+	if len(e.machines) == 0 {
+		return fmt.Sprintf("%v; but the other machines of the cluster are not reached, and one of them may have it", e.missing)
+	}
 	has := "and may have it"
 	if len(e.machines) > 1 {
 		has = "and one of them may have it"
@@ -61,13 +75,21 @@ func Missing(missing error, machines []string) error {
 	return &unreachedError{missing, machines}
 }
 
+// MissingAt is Missing for what a server has answered, which may be cut off from all others.
+func MissingAt(c *client.Client, missing error, machines []string) error {
+	if len(machines) == 0 && c.Stale() != "" {
+		return &unreachedError{missing: missing}
+	}
+	return Missing(missing, machines)
+}
+
 // missingNow is Missing for what a server has not found, which does not tell what machines it did not reach.
 func missingNow(ctx context.Context, c *client.Client, missing error) error {
 	agents, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
 	if err != nil { // as by a key for one agent
 		return missing
 	}
-	return Missing(missing, agents.UnreachableNodes)
+	return MissingAt(c, missing, agents.UnreachableNodes)
 }
 
 // isUnreached reports whether an error is one of unreachedError.

@@ -196,8 +196,8 @@ func (a *App) command(r row) *cobra.Command {
 				a.tellWaking(cmd.Context(), c, args[0])
 			}
 			err = r.do.run(cmd.Context(), a, c, args)
-			if since := c.Stale(); since != "" && err == nil {
-				a.note("the machine is cut off from the others of its cluster: this may be old, as of %s", since)
+			if client.KindOf(err) != api.KindNoQuorum { // which says that itself
+				a.noteStale(c)
 			}
 			return err
 		},

@@ -245,8 +245,8 @@ func (b *bridge) status(ctx context.Context, c *client.Client, _ *progress, a st
 			return agentsResult{Agents: []api.AgentInfo{agent}}, nil
 		}
 	}
-	if len(all.UnreachableNodes) > 0 {
-		return agentsResult{}, fmt.Errorf("%s: %w", api.KindNodeUnreachable, cli.Missing(fmt.Errorf("no agent %.64q runs", a.AgentID), all.UnreachableNodes))
+	if missing := fmt.Errorf("no agent %.64q runs", a.AgentID); len(all.UnreachableNodes) > 0 || c.Stale() != "" {
+		return agentsResult{}, fmt.Errorf("%s: %w", api.KindNodeUnreachable, cli.MissingAt(c, missing, all.UnreachableNodes))
 	}
 	return agentsResult{}, fmt.Errorf("%s: no agent %.64q runs: create_agent starts one, or goes on with a saved one", api.KindAgentNotFound, a.AgentID)
 }
