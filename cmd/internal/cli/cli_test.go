@@ -541,6 +541,18 @@ func TestShutdownOfADrainingServer(t *testing.T) {
 	}
 }
 
+// A prompt on stdin is no message.
+func TestPromptOnStdin(t *testing.T) {
+	never := func(http.ResponseWriter, *http.Request) { t.Error("the server is asked") }
+	for text, want := range map[string]string{"": "empty", " \n": "empty", "\xff": "not UTF-8", strings.Repeat("x", 1<<24): "longer than "} {
+		var said strings.Builder
+		got := runWith(t, never, cli.Options{Stdin: strings.NewReader(text), Stdout: io.Discard, Stderr: &said}, "prompt", "a", "-")
+		if got.status != 1 || !strings.HasPrefix(said.String(), "nexus-rpc: the prompt on stdin is "+want) {
+			t.Errorf("%.10q: %d, %s", text, got.status, said.String())
+		}
+	}
+}
+
 // What a machine answers that is cut off from the others of its cluster is told to be old.
 func TestStaleAnswer(t *testing.T) {
 	got := run(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -136,12 +136,31 @@ func (a *App) inVerbs(ran *cobra.Command, text string) string {
 		}
 		return agent
 	}
+	return a.verbsFor(text, about, func(name string) (string, bool) {
+		flag := strings.ReplaceAll(strings.TrimSuffix(name, "_s"), "_", "-") // that of a time in seconds takes a unit
+		if flag == "request-id" && ran.Name() == "plan" {
+			flag = "run"
+		}
+		return "--" + flag, ran.Flags().Lookup(flag) != nil
+	})
+}
+
+// InVerbs says by verbs what the server suggests, to who has something else for some names of methods and parameters.
+func (a *App) InVerbs(text string, instead func(name string) (string, bool)) string {
+	return a.verbsFor(text, func(agent string) string { return agent }, instead)
+}
+
+// verbsFor names verbs and whole calls for methods. about is the agent that is meant where that one is named, or none.
+func (a *App) verbsFor(text string, about func(agent string) string, instead func(name string) (string, bool)) string {
 	text = stopping.ReplaceAllStringFunc(text, func(found string) string {
 		return "run " + a.Call("stop "+cmp.Or(about(stopping.FindStringSubmatch(found)[1]), "AGENT"))
 	})
 	return wireNames.ReplaceAllStringFunc(text, func(found string) string {
 		parts := wireNames.FindStringSubmatch(found)
 		name, params, agent := parts[1], parts[2], parts[3]
+		if other, ok := instead(name); ok {
+			return other + strings.TrimPrefix(found, name)
+		}
 		if m, ok := api.Find(name); ok {
 			agent = about(agent)
 			use := verbOf(name, verbs())
@@ -158,13 +177,6 @@ func (a *App) inVerbs(ran *cobra.Command, text string) string {
 				return a.Call(setter[1] + " " + cmp.Or(agent, "AGENT") + " " + cmp.Or(onlyText(params), setter[2]))
 			}
 			return a.Call(wholeCall(m, agent, cmp.Or(params, limitNamed(text, shapes[name]))))
-		}
-		flag := strings.ReplaceAll(strings.TrimSuffix(name, "_s"), "_", "-") // that of a time in seconds takes a unit
-		if flag == "request-id" && ran.Name() == "plan" {
-			flag = "run"
-		}
-		if ran.Flags().Lookup(flag) != nil {
-			return "--" + flag
 		}
 		return found
 	})

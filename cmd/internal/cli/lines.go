@@ -143,6 +143,9 @@ func (s *lineServer) answer(ctx context.Context, r jsonrpc.Request, about gjson.
 	result, err := s.call(ctx, r, about)
 	if failed, ok := errors.AsType[*client.RPCError](err); ok {
 		answer.Error = &jsonrpc.Error{Code: jsonrpc.Code(failed.Code), Message: failed.Message, Data: &failed.Data}
+		if failed.Data.Type == string(api.KindMethodNotFound) {
+			failed.Data.RecoverySuggestions = []string{whereCalled(r.Method)}
+		}
 	} else if param, ok := errors.AsType[*api.ParamError](err); ok {
 		answer.Error = refusal(jsonrpc.CodeInvalidParams, param.Problem, api.KindInvalidParams, param.Hint).Error
 	} else if invalid, ok := errors.AsType[*usageError](err); ok {
@@ -155,6 +158,19 @@ func (s *lineServer) answer(ctx context.Context, r jsonrpc.Request, about gjson.
 		return nil
 	}
 	return jsonrpc.AppendResponse(nil, answer)
+}
+
+// whereCalled says of a method that was not found where it was called how it is called on lines, which have no paths.
+func whereCalled(method string) string {
+	m, ok := api.Find(method)
+	switch {
+	case !ok:
+		return `See rpc.discover, without the member "agent", for all methods.`
+	case m.Scope == api.Agent:
+		return `Methods of an agent are called with its name in the member "agent".`
+	default:
+		return `Global methods are called without the member "agent".`
+	}
 }
 
 func (s *lineServer) call(ctx context.Context, r jsonrpc.Request, about gjson.Result) (jsontext.Value, error) {

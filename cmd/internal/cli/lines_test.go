@@ -23,6 +23,25 @@ func spoken(t *testing.T, handler http.HandlerFunc, lines string) (answers []str
 	return answers, got
 }
 
+// What was not found where it was called is called by a member here, not at a path.
+func TestRPCLinesSayWhereMethodsAreCalled(t *testing.T) {
+	refuse := func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.WriteHeader(404)
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`+gjson.GetBytes(body, "id").Raw+`,"error":{"code":-32601,"message":"Method not found","data":{"type":"METHOD_NOT_FOUND","details":"d","recovery_suggestions":["Methods of an agent are called at POST /agent/{id}."]}}}`)
+	}
+	for line, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"x"}}`: `Methods of an agent are called with its name in the member "agent".`,
+		`{"jsonrpc":"2.0","id":1,"method":"list_agents","agent":"a"}`:       `Global methods are called without the member "agent".`,
+		`{"jsonrpc":"2.0","id":1,"method":"nothing"}`:                       `See rpc.discover, without the member "agent", for all methods.`,
+	} {
+		answers, _ := spoken(t, refuse, line)
+		if len(answers) != 1 || gjson.Get(answers[0], "error.data.recovery_suggestions.0").Str != want {
+			t.Errorf("%s: %q, want %s", line, answers, want)
+		}
+	}
+}
+
 // TestRPCLines is about what stands on the lines: each has one answer, whatever is on it, and a
 // notification has none.
 func TestRPCLines(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -160,19 +161,35 @@ func (v *prompt) run(ctx context.Context, a *App, c *client.Client, args []strin
 // errNoStdin refuses - in a talk, whose stdin is what is typed.
 var errNoStdin = Usage("a talk has no stdin: name a file")
 
-// readText reads a file of text, or stdin for "-".
+// readText reads a file with a prompt, or stdin for "-".
 func readText(a *App, path string) (string, error) {
 	if path == "-" {
 		if a.Slash {
 			return "", errNoStdin
 		}
-		return ReadMessage(a.Stdin, path)
+		return readStdin(a.Stdin, "prompt")
 	}
 	data, err := safefile.ReadNamed(path, maxStdin)
 	if err == nil && !utf8.Valid(data) {
 		err = fmt.Errorf("read %s: it is not UTF-8", path)
 	}
 	return string(data), err
+}
+
+// readStdin reads a text of that name from stdin. It is an error if that is empty, not UTF-8 or too long.
+func readStdin(stdin io.Reader, name string) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(stdin, maxStdin+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read the %s from stdin: %w", name, err)
+	case len(text) > maxStdin:
+		return "", fmt.Errorf("the %s on stdin is longer than %d bytes", name, maxStdin)
+	case !utf8.Valid(text):
+		return "", fmt.Errorf("the %s on stdin is not UTF-8", name)
+	case strings.TrimSpace(string(text)) == "":
+		return "", fmt.Errorf("the %s on stdin is empty", name)
+	}
+	return string(text), nil
 }
 
 func permissions(ctx context.Context, a *App, c *client.Client, args []string) error {

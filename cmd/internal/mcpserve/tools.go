@@ -134,7 +134,7 @@ func add[In, Out any](s *mcp.Server, b *bridge, t *mcp.Tool, do func(context.Con
 	mcp.AddTool(s, t, func(ctx context.Context, r *mcp.CallToolRequest, args In) (*mcp.CallToolResult, jsontext.Value, error) {
 		result, err := call(ctx, b, r, args, do)
 		if err != nil {
-			return nil, nil, explained(err)
+			return nil, nil, b.explained(ctx, err)
 		}
 		text, err := json.Marshal(result)
 		return nil, text, err
@@ -160,8 +160,28 @@ func call[In, Out any](ctx context.Context, b *bridge, r *mcp.CallToolRequest, a
 	return do(ctx, c, p, args)
 }
 
-// explained is an error for a model: its kind, and what to do about it.
-func explained(err error) error {
+// hints are what is suggested here of some errors, where the server's words name what the tools do not have.
+var hints = map[api.ErrorKind]string{
+	api.KindAgentNotFound: "See status, or create the agent with create_agent.",
+	api.KindAgentExists:   `Use the agent that is there (create_agent with if_exists "use" finds it), or take another name.`,
+}
+
+// ofTools has the names of methods and parameters that the tools have, too, or something else instead.
+func ofTools(name string) (string, bool) {
+	switch name {
+	case api.ListAgents.Name:
+		return "status", true
+	case api.CreateAgent.Name, api.RunPlan.Name:
+		return name, true
+	}
+	return "", false
+}
+
+// explained is an error for a model: its kind, and what to do about it, by tools or by verbs of this program.
+func (b *bridge) explained(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return errors.New("the call was cancelled")
+	}
 	if errors.Is(err, client.ErrNoServer) {
 		return fmt.Errorf("the server has ended, and the next call starts it again: %w", err)
 	}
@@ -170,8 +190,11 @@ func explained(err error) error {
 		return err
 	}
 	text := fmt.Sprintf("%s (%d): %s", e.Data.Type, e.Code, e.Error())
+	if hint, ok := hints[api.ErrorKind(e.Data.Type)]; ok {
+		return errors.New(text + "\n" + hint)
+	}
 	for _, suggestion := range e.Data.RecoverySuggestions {
-		text += "\n" + suggestion
+		text += "\n" + b.app.InVerbs(suggestion, ofTools)
 	}
 	return errors.New(text)
 }
