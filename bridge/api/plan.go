@@ -118,7 +118,7 @@ type (
 		PlanRunID string  `json:"plan_run_id"`
 		Status    string  `json:"status" enum:"running,interrupted,completed,failed,cancelled,timed_out,damaged"`
 		Tasks     int     `json:"tasks"`      // of the plan; 0 if that is not recorded
-		TasksDone int     `json:"tasks_done"` // those that have ended, however
+		TasksDone int     `json:"tasks_done"` // those that have ended, however: skipped ones, too
 		UpdatedAt float64 `json:"updated_at"` // seconds since 1970
 		// Node is the machine of a cluster that has it, in list_runs.
 		Node string `json:"node,omitzero"`

@@ -301,7 +301,7 @@ func (k *Keyring) change(f func([]record) ([]record, error)) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", ErrNoMajority, ctx.Err())
+			return ErrNoMajority
 		}
 	}
 }

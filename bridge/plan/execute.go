@@ -128,6 +128,9 @@ func Execute(ctx context.Context, o ExecuteOptions) (string, error) {
 func (r *execution) end(ctx context.Context) {
 	cause := context.Cause(ctx)
 	r.stopped = cause.Error()
+	if errors.Is(cause, context.DeadlineExceeded) {
+		r.stopped = "the time of the run was over"
+	}
 	r.left = r.left || errors.Is(cause, ErrInterrupted)
 }
 

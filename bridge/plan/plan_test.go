@@ -207,15 +207,15 @@ func TestResume(t *testing.T) {
 
 func TestEndings(t *testing.T) {
 	for _, tt := range []struct {
-		name, want, status string
-		end                func(context.Context) (context.Context, func())
+		name, want, status, reason string
+		end                        func(context.Context) (context.Context, func())
 	}{
-		{"cancelled", "+a.1 a:cancelled b:skipped", api.PlanCancelled, func(ctx context.Context) (context.Context, func()) {
+		{"cancelled", "+a.1 a:cancelled b:skipped c:skipped", api.PlanCancelled, "not wanted", func(ctx context.Context) (context.Context, func()) {
 			ctx, cancel := context.WithCancelCause(ctx)
 			time.AfterFunc(time.Second/2, func() { cancel(errors.New("not wanted")) })
 			return ctx, func() {}
 		}},
-		{"timed out", "+a.1 a:cancelled b:skipped", api.PlanTimedOut, func(ctx context.Context) (context.Context, func()) {
+		{"timed out", "+a.1 a:cancelled b:skipped c:skipped", api.PlanTimedOut, "the time of the run was over", func(ctx context.Context) (context.Context, func()) {
 			ctx, cancel := context.WithTimeout(ctx, time.Second/2)
 			return ctx, cancel
 		}},
@@ -225,9 +225,12 @@ func TestEndings(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, done := tt.end(t.Context())
 				defer done()
-				status, err := s.run(ctx, s.options(tasks("a", "b < a"), 1))
+				status, err := s.run(ctx, s.options(tasks("a", "b < a", "c"), 1))
 				if err != nil || status != tt.status {
 					t.Errorf("got %s, %v, want %s", status, err, tt.status)
+				}
+				if record, err := plan.Look(s.path); err != nil || record.Done["c"].Reason != tt.reason {
+					t.Errorf("c is skipped as %q, want %q, %v", record.Done["c"].Reason, tt.reason, err)
 				}
 				if diff := cmp.Diff(strings.Fields(tt.want), s.said); diff != "" {
 					t.Error(diff)

@@ -277,6 +277,19 @@ func Instructed(system, prompt string) string {
 	return "<instructions>\n" + system + "\n</instructions>\n\n" + prompt
 }
 
+// Silent is the error of a wait that ctx has ended: what the program did not do (it does not answer), in time if that is why. It wraps the error of ctx.
+func Silent(ctx context.Context, what string) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return &lateError{what}
+	}
+	return fmt.Errorf("%s: %w", what, ctx.Err())
+}
+
+type lateError struct{ what string }
+
+func (e *lateError) Error() string { return e.what + " in time" }
+func (*lateError) Unwrap() error   { return context.DeadlineExceeded }
+
 // ErrEnded says that the program has ended by itself. What it was about to say is lost.
 var ErrEnded = errors.New("the program has ended")
 

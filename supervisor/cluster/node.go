@@ -178,6 +178,6 @@ func (n *Node) Agreed(ctx context.Context) error {
 	case <-n.agreed:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrNoQuorum, ctx.Err())
+		return ErrNoQuorum
 	}
 }

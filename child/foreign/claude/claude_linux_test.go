@@ -168,7 +168,7 @@ func TestStart(t *testing.T) {
 	}
 	o := options("never-initialize")
 	o.Timeout = 100 * time.Millisecond
-	if _, err := foreigntest.TryOpen(t, o); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "does not answer initialize") {
+	if _, err := foreigntest.TryOpen(t, o); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "does not answer initialize in time") {
 		t.Errorf("a program that answers nothing: %v", err)
 	}
 	if diff := cmp.Diff(before, foreigntest.Children(t), cmpopts.EquateEmpty()); diff != "" {

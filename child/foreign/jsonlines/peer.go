@@ -122,7 +122,7 @@ func (p *Peer) Call(ctx context.Context, id, name string, object any) (gjson.Res
 		return a, nil
 	case <-p.ended:
 	case <-ctx.Done():
-		return gjson.Result{}, fmt.Errorf("the program does not answer %s: %w", name, ctx.Err())
+		return gjson.Result{}, foreign.Silent(ctx, "the program does not answer "+name)
 	}
 	select {
 	case a := <-answer: // its last words

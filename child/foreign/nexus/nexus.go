@@ -91,7 +91,7 @@ func (s *session) open(ctx context.Context, resume string) error {
 		}
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("the program does not say ready: %w", ctx.Err())
+		return foreign.Silent(ctx, "the program does not say ready")
 	}
 	s.mu.Lock()
 	version := s.version

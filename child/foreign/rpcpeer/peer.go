@@ -129,7 +129,7 @@ func (c Pending) Wait(ctx context.Context) (gjson.Result, error) {
 		return a.result, a.err
 	case <-ctx.Done():
 		c.peer.take(c.id)
-		return gjson.Result{}, fmt.Errorf("the program does not answer %s: %w", c.call.method, ctx.Err())
+		return gjson.Result{}, foreign.Silent(ctx, "the program does not answer "+c.call.method)
 	}
 }
 

@@ -111,7 +111,7 @@ func (r *Register) Wait(ctx context.Context) error {
 		case <-late.C:
 			return cluster.ErrNoQuorum
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", cluster.ErrNoQuorum, ctx.Err())
+			return cluster.ErrNoQuorum
 		}
 	}
 }
