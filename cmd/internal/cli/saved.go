@@ -48,7 +48,7 @@ func (v *listSessions) run(ctx context.Context, a *App, c *client.Client, _ []st
 		}
 		rows = append(rows, []string{
 			s.Name, fmt.Sprint(s.MessageCount), moment(time.UnixMilli(int64(s.UpdatedAt * 1000))), s.Provenance,
-			orDash(s.PermissionLevel), orDash(s.Model), orDash(s.Cwd), note,
+			orDash(s.PermissionLevel), orDash(MadeBy(s.Kind, s.Model)), orDash(s.Cwd), note,
 		})
 	}
 	if err := a.Listing(rows); err != nil {

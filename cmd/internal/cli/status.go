@@ -123,7 +123,7 @@ func (s *agentStatus) rows(id string) [][]string {
 		return [][]string{
 			{"agent", id},
 			{"state", state},
-			{"model", orDash(saved.Model)},
+			{"model", orDash(MadeBy(saved.Kind, saved.Model))},
 			{"preset", orDash(saved.PermissionLevel)},
 			{"cwd", orDash(saved.Cwd)},
 			{"messages", strconv.FormatUint(saved.MessageCount, 10)},
@@ -131,7 +131,7 @@ func (s *agentStatus) rows(id string) [][]string {
 		}
 	}
 	agent := cmp.Or(s.Agent, &api.AgentInfo{})
-	model, preset, cwd, messages, tokens := orDash(agent.Model), orDash(agent.PermissionLevel), orDash(agent.Cwd), agent.MessageCount, "-"
+	model, preset, cwd, messages, tokens := orDash(MadeBy(agent.Kind, agent.Model)), orDash(agent.PermissionLevel), orDash(agent.Cwd), agent.MessageCount, "-"
 	if s.Context != nil { // what the server has of a process that has just started may be behind
 		model = s.Context.Provider + "/" + s.Context.Model
 		preset, cwd, messages = s.Context.PermissionLevel, s.Context.Cwd, s.Context.MessageCount

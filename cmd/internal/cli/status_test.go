@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,6 +49,26 @@ last error  it crashed too often
 `
 	if diff := cmp.Diff(outcome{0, want, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What answers for an agent of another make has one form: its kind and model. One that runs, but whose process is not asked, and one that is saved have it.
+func TestModelOfAnotherMake(t *testing.T) {
+	running := `{"agent_id":"p","state":"failed","kind":"pipe","model":"x"}`
+	saved := `{"name":"p","updated_at":1,"provenance":"user","kind":"pipe","model":"default"}`
+	for _, tt := range []struct{ agents, verb, want string }{
+		{running, "list", "pipe/x"},
+		{running, "status p", "pipe/x"},
+		{"", "status p", "pipe/default"},
+		{"", "sessions", "pipe/default"},
+	} {
+		got := run(t, answering(t, map[string]string{
+			"list_agents":   `"result":{"agents":[` + tt.agents + `],"count":0}`,
+			"list_sessions": `"result":{"total":1,"sessions":[` + saved + `]}`,
+		}), nil, strings.Fields(tt.verb)...)
+		if got.status != 0 || !slices.Contains(strings.Fields(got.stdout), tt.want) {
+			t.Errorf("%s: %+v, want %s", tt.verb, got, tt.want)
+		}
 	}
 }
 

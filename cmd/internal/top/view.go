@@ -240,8 +240,7 @@ func (m *model) details() string {
 			parts = append(parts, strings.TrimLeft(name+" "+text, " "))
 		}
 	}
-	add("", a.Kind)
-	add("", a.Model)
+	add("", cli.MadeBy(a.Kind, a.Model))
 	add("", a.PermissionLevel)
 	if a.PID != nil {
 		parts = append(parts, fmt.Sprintf("process %d", *a.PID))
