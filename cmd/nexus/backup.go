@@ -173,8 +173,11 @@ func restoreHome(ctx context.Context, app *cli.App, path string) error {
 	return app.Printf("%s: %s of %s\n", home, sizeOf(report), path)
 }
 
-func sizeOf(r backup.Report) string {
-	return cli.Counted(r.Sessions, "session") + ", " + cli.Counted(r.Files, "file") + ", " + cli.Counted(r.Bytes, "byte")
+func sizeOf(r backup.Report) string { return cli.Counted(r.Sessions, "session") + ", " + unpacked(r) }
+
+// unpacked is how much is in a backup, whose file is smaller.
+func unpacked(r backup.Report) string {
+	return cli.Counted(r.Files, "file") + ", " + cli.Counted(r.Bytes, "byte") + " unpacked"
 }
 
 // within reports whether a file that may not exist yet would lie in dir.

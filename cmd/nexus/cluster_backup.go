@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,9 +30,9 @@ import (
 const (
 	// clusterSocket is the name of the socket at which a machine of a cluster is asked for a backup, or to bring in a home, in run.
 	clusterSocket = "cluster"
-	// The answer has how many sessions it has in a header, the agents of which the machines have nothing yet, and those of which what they have
+	// The answer has how many sessions it has in a header, what is in it as it is unpacked, the agents of which the machines have nothing yet, and those of which what they have
 	// cannot be read, with the reasons.
-	savedHeader, withoutHeader, lostHeader = "X-Sessions", "X-Without", "X-Lost"
+	savedHeader, sizeHeader, withoutHeader, lostHeader = "X-Sessions", "X-Size", "X-Without", "X-Lost"
 	// maxWithout bounds what is told of either of the latter, in bytes.
 	maxWithout = 2000
 )
@@ -75,7 +76,8 @@ func (s *clusterSaver) save(ctx context.Context, w http.ResponseWriter) (err err
 		return err
 	}
 	defer packed.Close()
-	if _, err := backup.Write(ctx, packed, string(home), backup.Options{Version: s.version, NoKeys: true}); err != nil {
+	report, err := backup.Write(ctx, packed, string(home), backup.Options{Version: s.version, NoKeys: true})
+	if err != nil {
 		return err
 	}
 	size, err := packed.Seek(0, io.SeekEnd)
@@ -87,6 +89,7 @@ func (s *clusterSaver) save(ctx context.Context, w http.ResponseWriter) (err err
 		lost[i] = fmt.Sprintf("%s (%s)", name, strings.ReplaceAll(saved.Lost[name].Error(), string(home)+string(filepath.Separator), ""))
 	}
 	w.Header().Set(savedHeader, strconv.Itoa(saved.Agents))
+	w.Header().Set(sizeHeader, unpacked(report))
 	w.Header().Set(withoutHeader, textcut.Head(strings.Join(saved.Without, ", "), maxWithout))
 	w.Header().Set(lostHeader, textcut.Line(strings.Join(lost, ", "), maxWithout))
 	w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
@@ -154,7 +157,7 @@ func saveCluster(ctx context.Context, app *cli.App, path string) (err error) {
 		return fmt.Errorf("make the backup: %w", err)
 	}
 	defer answer.Body.Close()
-	n, err := io.Copy(file, answer.Body)
+	_, err = io.Copy(file, answer.Body)
 	if err == nil {
 		err = file.Sync()
 	}
@@ -172,7 +175,8 @@ func saveCluster(ctx context.Context, app *cli.App, path string) (err error) {
 			return err
 		}
 	}
-	err = app.Printf("%s: %s sessions, %d bytes of the cluster\n", path, answer.Header.Get(savedHeader), n)
+	agents, _ := strconv.Atoi(answer.Header.Get(savedHeader))                                                                           // of a server of ours
+	err = app.Printf("%s: %s, %s of the cluster\n", path, cli.Counted(agents, "session"), cmp.Or(answer.Header.Get(sizeHeader), "all")) // of an earlier version
 	if lost := answer.Header.Get(lostHeader); err == nil && lost != "" {
 		err = fmt.Errorf("%s lacks agents of which what the machines keep cannot be read: %s", path, lost)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -30,7 +31,10 @@ func TestClusterBackup(t *testing.T) {
 		out, err := exec.Command(filepath.Join(programs, "nexus"), "cluster", "backup", filepath.Join(dir, file), "--home", home).CombinedOutput()
 		return string(out), err
 	}
-	if said, err := save(c.home, "whole.tar.gz"); err != nil || !strings.Contains(said, "2 sessions") {
+	size := regexp.MustCompile(`2 sessions, \d+ files, \d+ bytes unpacked of `)
+	said, err := save(c.home, "whole.tar.gz")
+	saved := size.FindString(said)
+	if err != nil || saved == "" {
 		t.Fatalf("%v: %s", err, said)
 	}
 	if said, err := save(a.home, "whole.tar.gz"); err == nil || !strings.Contains(said, "exists") {
@@ -72,8 +76,8 @@ func TestClusterBackup(t *testing.T) {
 	x := newLive(t, func(cmd *exec.Cmd) {
 		cmd.Args = append(cmd.Args, "--cluster-files", filepath.Join(files, "x"), "--shared-path", shared)
 		i := slices.IndexFunc(cmd.Env, func(pair string) bool { return strings.HasPrefix(pair, "NEXUS_HOME=") })
-		if said, err := restore(strings.TrimPrefix(cmd.Env[i], "NEXUS_HOME=")); err != nil {
-			t.Fatalf("%v: %s", err, said)
+		if said, err := restore(strings.TrimPrefix(cmd.Env[i], "NEXUS_HOME=")); err != nil || size.FindString(said) != saved {
+			t.Fatalf("%v: %s, want %s", err, said, saved)
 		}
 	})
 	y := newMachine(t, filepath.Join(files, "y"), "--shared-path", shared)
