@@ -30,8 +30,8 @@ import (
 const (
 	// clusterSocket is the name of the socket at which a machine of a cluster is asked for a backup, or to bring in a home, in run.
 	clusterSocket = "cluster"
-	// The answer has how many sessions it has in a header, what is in it as it is unpacked, the agents of which the machines have nothing yet, and those of which what they have
-	// cannot be read, with the reasons.
+	// The answer has how many sessions it has in a header, how much is in it, the agents of which the machines have nothing yet, and those
+	// of which what they have cannot be read, with the reasons.
 	savedHeader, sizeHeader, withoutHeader, lostHeader = "X-Sessions", "X-Size", "X-Without", "X-Lost"
 	// maxWithout bounds what is told of either of the latter, in bytes.
 	maxWithout = 2000
@@ -175,8 +175,9 @@ func saveCluster(ctx context.Context, app *cli.App, path string) (err error) {
 			return err
 		}
 	}
-	agents, _ := strconv.Atoi(answer.Header.Get(savedHeader))                                                                           // of a server of ours
-	err = app.Printf("%s: %s, %s of the cluster\n", path, cli.Counted(agents, "session"), cmp.Or(answer.Header.Get(sizeHeader), "all")) // of an earlier version
+	agents, _ := strconv.Atoi(answer.Header.Get(savedHeader)) // which a server of ours wrote
+	size := cmp.Or(answer.Header.Get(sizeHeader), "all")      // one of an earlier version does not say it
+	err = app.Printf("%s: %s, %s of the cluster\n", path, cli.Counted(agents, "session"), size)
 	if lost := answer.Header.Get(lostHeader); err == nil && lost != "" {
 		err = fmt.Errorf("%s lacks agents of which what the machines keep cannot be read: %s", path, lost)
 	}
