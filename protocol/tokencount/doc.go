@@ -56,12 +56,19 @@ func (r *Request) Model() string {
 // Others reports whether there is a member "models", of models that may answer instead.
 func (r *Request) Others() bool { return r.scanner.several }
 
-// Unasked reports whether the answer is to be a stream whose usage the request does not certainly ask for ("stream_options" with "include_usage"), as services want it that
+// Asked reports whether the request certainly asks for the usage of a stream ("stream_options" with "include_usage"), as services want it that
 // speak OpenAI's chat completions. It is final once the request is Whole.
-func (r *Request) Unasked() bool {
+func (r *Request) Asked() bool {
 	s := &r.scanner
-	return s.streams && (s.option != 1 || s.asks != 1 || !s.counts)
+	return s.option == 1 && s.asks == 1 && s.counts
 }
+
+// Unasked reports whether the answer is to be a stream, and the request has not Asked for its usage. It is final once the request is Whole.
+func (r *Request) Unasked() bool { return r.scanner.streams && !r.Asked() }
+
+// Vague is the member "stream" or "background" whose value is none of true, false and null, which a service may take as true: `"stream":1`;
+// "" if there is none.
+func (r *Request) Vague() string { return r.scanner.vague }
 
 // Tokens is the estimate of what was written so far.
 func (r *Request) Tokens() uint64 { return r.scanner.tokens() }

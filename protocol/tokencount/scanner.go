@@ -43,6 +43,7 @@ type scanner struct {
 	named   bool   // there is a member "model" at the top
 	several bool   // there is "models"
 	streams bool   // "stream" is true
+	vague   string // the last of "stream" and "background" whose value is none of true, false and null; "" if none is
 	asks    int    // how often the options of the stream name "include_usage", or may do
 	counts  bool   // as true
 	option  int    // how often there are such options
@@ -139,9 +140,6 @@ func (s *scanner) outsideString(p []byte) (n int) {
 		if c := p[n]; c != ' ' && c != '\t' && c != '\r' && c != '\n' && (s.depth == 0 || s.depth == 1 && !s.value || !inWord(c)) {
 			s.unexpected(c)
 		}
-		if p[n] == 't' && s.depth == 1 && s.nameLen >= 0 && bytes.EqualFold(s.name[:s.nameLen], []byte("background")) { // true
-			s.err = cmp.Or(s.err, errHidden)
-		}
 		s.word(p[n])
 		n++
 	}
@@ -153,6 +151,9 @@ func (s *scanner) outsideString(p []byte) (n int) {
 	s.keep(p[:n])
 	if s.depth == 0 && (s.ended || p[n-1] != '{') {
 		s.unexpected(p[n-1])
+	}
+	if c := p[n-1]; c == '"' || c == '{' || c == '[' {
+		s.flag(c)
 	}
 	switch c := p[n-1]; c {
 	case '"':
@@ -174,14 +175,33 @@ func (s *scanner) outsideString(p []byte) (n int) {
 	return n
 }
 
-// word takes a byte of a number, true, false or null: the t of true is in no other one.
+// word takes a byte of a number, true, false or null, or of white space: the t of true is in no other one.
 func (s *scanner) word(c byte) {
-	switch {
-	case c != 't' || s.nameLen < 0:
-	case s.depth == 1 && bytes.EqualFold(s.name[:s.nameLen], []byte("stream")):
-		s.streams = true
-	case s.depth == 2 && s.within == options && s.isMember("include_usage"):
+	if c == ' ' || c == '\t' || c == '\r' || c == '\n' {
+		return
+	}
+	s.flag(c)
+	if c == 't' && s.depth == 2 && s.within == options && s.nameLen >= 0 && s.isMember("include_usage") {
 		s.counts = true
+	}
+}
+
+// flag takes a byte of a word, or the one that begins another value. Some services ignore the case of a name, and some take a
+// text or a number as true.
+func (s *scanner) flag(c byte) {
+	if s.depth != 1 || !s.value || s.nameLen < 0 || s.answer != nil {
+		return
+	}
+	switch name := s.name[:s.nameLen]; {
+	case bytes.EqualFold(name, []byte("stream")):
+		s.streams = s.streams || c == 't'
+	case !bytes.EqualFold(name, []byte("background")):
+		return
+	case c == 't':
+		s.err = cmp.Or(s.err, errHidden)
+	}
+	if bytes.IndexByte([]byte("truefalsn"), c) < 0 {
+		s.vague = string(s.name[:s.nameLen])
 	}
 }
 

@@ -247,6 +247,17 @@ func TestRequestErr(t *testing.T) {
 			}
 		}
 	}
+	for body, want := range map[string]string{
+		`{"stream":"true"}`: "stream", `{"stream":1}`: "stream", `{"stream" : 1.0}`: "stream", `{"stream":"on","x":1}`: "stream", `{"Stream":-1}`: "Stream",
+		`{"stream":[true]}`: "stream", `{"stream":{"a":1}}`: "stream", `{"background":"true"}`: "background", `{"background":1}`: "background", `{"stream":false,"stream":1}`: "stream",
+		`{"stream": true ,"background":false}`: "", `{"stream":null,"background":null}`: "", `{"x":{"stream":1},"streams":1,"y":"stream","stream":false}`: "",
+	} {
+		for _, n := range []int{1, 3, len(body)} {
+			if r := readRequest(body, n); r.Vague() != want || r.Err() != nil {
+				t.Errorf("%s in pieces of %d: vague %q, %v, want %q", body, n, r.Vague(), r.Err(), want)
+			}
+		}
+	}
 	for _, body := range []string{"", "{", `{"model":"m"`, `{"a":1`, `{"a":"}`} {
 		if r := readRequest(body, 1); r.Err() != nil || r.Whole() {
 			t.Errorf("%s: got %v, whole %v", body, r.Err(), r.Whole())

@@ -206,18 +206,44 @@ func (b *Broker) admitModel(acc *account, s *service, body *tokencount.Request) 
 	return nil
 }
 
-// admitStream refuses a stream of a program of another make that would not be counted, as the service counts only those that ask for it, where something limits the
-// tokens or the cost of the agent. nexus's own child asks, unless a service does not take the question.
-func (b *Broker) admitStream(x *forwardedRequest, unasked bool) *refusal {
-	if !unasked || !x.program || !x.service.silent.Load() {
-		return nil
-	}
+// limited is the agent, of acc and those that it comes from, whose tokens or cost are limited; "" if none is.
+func (b *Broker) limited(acc *account) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, a := range x.account.ancestry() {
-		if a.limits.Tokens != 0 || a.limits.CostUSD != 0 {
-			return refuse(400, "invalid_request_error", `what agent %s uses is limited, and provider %s counts a stream only if the request asks for it: set "stream_options" to {"include_usage":true}`, a.id, x.service.name)
+	for _, a := range acc.ancestry() {
+		if a.limits.Tokens != 0 || a.limits.CostUSD != 0 || a.limits.TokensPerMinute != 0 {
+			return a.id
 		}
+	}
+	return ""
+}
+
+// admitStream refuses, where something limits the tokens or the cost of the agent, a request of which nobody knows whether its answer is to be a stream, and a stream of a
+// program of another make that would not be counted, as the service counts only those that ask for it. nexus's own child asks, unless a service does not take the question.
+func (b *Broker) admitStream(x *forwardedRequest, body *tokencount.Request) *refusal {
+	vague := body.Vague()
+	unasked := body.Unasked() && x.program && x.service.silent.Load()
+	if vague == "" && !unasked {
+		return nil
+	}
+	agent := b.limited(x.account)
+	switch {
+	case agent == "":
+		return nil
+	case vague != "":
+		return refuse(400, "invalid_request_error", `what agent %s uses is limited, so the %q of its request must be true or false, or be left out: services read other values in more than one way`, agent, vague)
+	default:
+		return refuse(400, "invalid_request_error", `what agent %s uses is limited, and provider %s counts a stream only if the request asks for it: set "stream_options" to {"include_usage":true}`, agent, x.service.name)
+	}
+}
+
+// admitAnswer refuses a stream that answers a request which was let in as another one, where admitStream would refuse it.
+func (b *Broker) admitAnswer(x *forwardedRequest) *refusal {
+	if x.answer.Form != tokencount.EventStream || !x.program || !x.service.silent.Load() || x.body.asked() {
+		return nil
+	}
+	if agent := b.limited(x.account); agent != "" {
+		return refuse(502, "upstream_error", `provider %s answered with a stream that it does not count, and what agent %s uses is limited: set "stream_options" to {"include_usage":true}`, x.service.name, agent)
 	}
 	return nil
 }

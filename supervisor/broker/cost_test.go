@@ -190,6 +190,11 @@ func TestStreamsAreCounted(t *testing.T) {
 		if r.Header.Get(protocol.ProgramHeader) != "" {
 			t.Error("the header reached the service")
 		}
+		if !strings.Contains(string(body), `"stream":true`) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"choices":[{"message":{"content":"42"},"finish_reason":"stop"}]}`)
+			return
+		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, `data: {"choices":[{"delta":{"content":"42"},"finish_reason":"stop"}]}`+"\n\n")
 		if strings.Contains(string(body), `"include_usage":true`) || strings.Contains(string(body), "counts unasked") {
@@ -227,5 +232,66 @@ func TestStreamsAreCounted(t *testing.T) {
 	}
 	if got := h.usage("limited").Output; got < 100_000 || got > 100_100 {
 		t.Errorf("counted are %d tokens", got)
+	}
+}
+
+// Services that take "true", 1 or "on" as true stream what was let in as a plain request. Where something is limited such values are refused; a stream that
+// comes nevertheless shows that the service leaves such ones uncounted, and the next one is ended.
+func TestStreamsOfCoercedRequests(t *testing.T) {
+	h := newHouse(t, broker.Options{}, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // what broke off is no request
+		}
+		if strings.Contains(string(body), "plain") {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"choices":[{"message":{"content":"42"},"finish_reason":"stop"}]}`)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, `data: {"choices":[{"delta":{"content":"42"},"finish_reason":"stop"}]}`+"\n\n"+"data: [DONE]\n\n")
+	})
+	p := broker.Provider{BaseURL: h.upstream.URL + "/v1", Auth: broker.None, Prices: prices{}}
+	if err := h.Reload(map[string]broker.Provider{"p": p}, broker.Limits{}, func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	limited, _ := h.start(broker.Agent{ID: "limited", Limits: &broker.Limits{Limits: protocol.Limits{Tokens: 10_000_000}}})
+	rated, _ := h.start(broker.Agent{ID: "rated", Limits: &broker.Limits{Limits: protocol.Limits{TokensPerMinute: 10_000_000}}})
+	made, _ := h.start(broker.Agent{ID: "made", Parent: "limited"})
+	free, _ := h.start(broker.Agent{ID: "free"})
+	ask := func(socket, members string) (int, string) {
+		t.Helper()
+		res, answer := h.do(socket, "POST", "/p/chat/completions", `{"model":"m","messages":[]`+members+`}`, http.Header{protocol.ModelHeader: {"m"}, protocol.ProgramHeader: {"1"}})
+		return res.StatusCode, answer
+	}
+	for _, member := range []string{`"stream":"true"`, `"stream":1`, `"stream":1.0`, `"stream":"on"`, `"STREAM":1`, `"background":"true"`, `"background":1`} {
+		for agent, socket := range map[string]string{"limited": limited, "rated": rated, "made": made} {
+			if status, answer := ask(socket, ","+member); status != 400 || !strings.Contains(answer, "must be true or false") {
+				t.Errorf("%s of agent %s: got %d %s", member, agent, status, answer)
+			}
+		}
+		if status, answer := ask(free, ","+member); status != 200 {
+			t.Errorf("%s of an agent without limits: got %d %s", member, status, answer)
+		}
+	}
+	if err := h.Reload(map[string]broker.Provider{"p": p}, broker.Limits{}, func() error { return nil }); err != nil { // nothing is known of the service any more
+		t.Fatal(err)
+	}
+	for i, tt := range []struct {
+		socket, members string
+		status          int
+	}{
+		{limited, `,"x":"plain"`, 200}, // left uncounted, but no stream
+		{limited, `,"x":true`, 200},    // by which it is found out
+		{limited, `,"x":true`, 502},
+		{rated, `,"stream":false`, 502},
+		{made, `,"stream":true`, 400},
+		{limited, `,"stream":true,"stream_options":{"include_usage":true}`, 200},
+		{limited, `,"x":"plain"`, 200},
+		{free, `,"x":true`, 200},
+	} {
+		if status, answer := ask(tt.socket, tt.members); status != tt.status {
+			t.Errorf("%d: got %d %s, want %d", i, status, answer, tt.status)
+		}
 	}
 }

@@ -226,10 +226,15 @@ func (x *forwardedRequest) stream(w http.ResponseWriter, r *http.Request, res *h
 		defer func() {
 			asked, _ := x.body.tokens()
 			x.used = usageOf(x.answer.Count(asked))
-			if x.body.unasked() && x.answer.Uncounted() {
+			// A service may take a request for one of a stream that does not say so.
+			if x.answer.Form == tokencount.EventStream && x.answer.Uncounted() && !x.body.asked() {
 				x.service.silent.Store(true)
 			}
 		}()
+		if refused := x.broker.admitAnswer(x); refused != nil {
+			refused.write(w)
+			return
+		}
 	}
 	x.setHeaders(w, res.Header)
 	w.WriteHeader(res.StatusCode)
@@ -313,7 +318,7 @@ func (q *countingBody) judge(p []byte, after error) *refusal {
 	case err != nil:
 		return refuse(400, "invalid_request_error", "%s", err)
 	case q.count.Whole():
-		if refused := q.of.broker.admitStream(q.of, q.count.Unasked()); refused != nil {
+		if refused := q.of.broker.admitStream(q.of, &q.count); refused != nil {
 			return refused
 		}
 		return q.of.broker.admitModel(q.of.account, q.of.service, &q.count)
@@ -332,11 +337,11 @@ func (q *countingBody) model() string {
 	return q.count.Model()
 }
 
-// unasked reports whether the answer is to be a stream whose usage was not asked for.
-func (q *countingBody) unasked() bool {
+// asked reports whether the request asks for the usage of a stream.
+func (q *countingBody) asked() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.complete && q.count.Unasked()
+	return q.count.Whole() && q.count.Asked()
 }
 
 // tokens estimates those that were read; whole says that this was all.
