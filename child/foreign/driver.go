@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -165,6 +164,27 @@ func (q *Question) Change(paths []string) {
 	q.Options = slices.DeleteFunc(q.Options, func(o protocol.PermissionOption) bool { return o.Kind == protocol.AllowSession })
 }
 
+// Fetch makes of q a question about pages of the network, and about the files that are named beside them.
+func (q *Question) Fetch(n Names) {
+	if len(n.Hosts) > 0 && !n.Unclear && !n.Command {
+		q.Action, q.Hosts, q.Paths = protocol.ActionFetch, n.Hosts, n.Paths
+	}
+}
+
+// OfFiles makes of q a question about files that are read, or changed. Where a command is to run or a page to be fetched, too, or not all
+// is known, it stays one about a tool of somebody else's.
+func (q *Question) OfFiles(n Names, change bool) {
+	if n.Unclear || !n.Known || n.Command || len(n.Hosts) > 0 {
+		n.Paths = nil
+	}
+	switch q.Paths = n.Paths; {
+	case change:
+		q.Change(n.Paths)
+	case len(n.Paths) > 0: // none is not the same as none for certain, which would stand for the working directory
+		q.Action = protocol.ActionRead
+	}
+}
+
 // Choose is the option for an answer: the one that it names, if that is of its kind, else the first of the
 // kinds that suit, nil if there is none. What was allowed for the session, nexus remembers itself, so the
 // program is told to go on this once: it asks again, and what is revoked meanwhile is.
@@ -203,58 +223,8 @@ func (q Question) Decide(ctx context.Context, client Client, log *zap.Logger) *p
 	return q.Choose(answer)
 }
 
-const (
-	MaxSummary = 300 // bytes of the summary of a question
-	MaxPaths   = 100 // that a question may name
-)
-
-// PathsOf are the paths that a question names, as nexus cannot know on which of them the program acts: those that are
-// given, and in the input of its call the text of each member whose name says so, wherever it is. Nil if there are
-// none, more than MaxPaths, if the input is nested more than 10 deep, or if one is written so that it may lead elsewhere ([elsewhere]).
-func PathsOf(input gjson.Result, given ...string) []string {
-	var paths []string
-	unclear := false
-	add := func(path string) {
-		if rest, uri := strings.CutPrefix(path, "file:///"); uri && !strings.Contains(rest, "%") {
-			path = "/" + rest
-		}
-		unclear = unclear || elsewhere.MatchString(path)
-		if path != "" && !slices.Contains(paths, path) && len(paths) <= MaxPaths {
-			paths = append(paths, path)
-		}
-	}
-	var find func(v gjson.Result, named bool, depth int)
-	find = func(v gjson.Result, named bool, depth int) {
-		if named {
-			add(v.Str)
-		}
-		unclear = unclear || depth > 10
-		if v.IsArray() || v.IsObject() {
-			v.ForEach(func(name, inner gjson.Result) bool {
-				find(inner, v.IsArray() && named || namesPath(name.Str), depth+1)
-				return !unclear
-			})
-		}
-	}
-	for _, path := range given {
-		add(path)
-	}
-	find(input, false, 0)
-	if unclear || len(paths) > MaxPaths {
-		return nil
-	}
-	return paths
-}
-
-// elsewhere matches what a program may take for another path than nexus does: a URI, whose escapes and host it decodes, and what begins with a
-// variable.
-var elsewhere = regexp.MustCompile(`(?i)^(\$|file:|[a-z][a-z0-9+.-]*:/)`)
-
-// namesPath reports whether a member of an input is a path by its name, as file_path, absolutePath, paths, dir.
-func namesPath(name string) bool {
-	name = strings.TrimSuffix(strings.ToLower(name), "s")
-	return strings.HasSuffix(name, "path") || slices.Contains([]string{"cwd", "dir", "directory", "directorie", "file", "filename", "file_name", "folder", "uri"}, name)
-}
+// MaxSummary bounds the summary of a question, in bytes.
+const MaxSummary = 300
 
 // Words are what the content of a result says: text, or blocks of a type.
 func Words(content gjson.Result) string {

@@ -3,7 +3,6 @@ package acp
 import (
 	"context"
 	"errors"
-	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -146,30 +145,37 @@ func (t *turn) question(u gjson.Result, options []protocol.PermissionOption) for
 		c.update(u)
 	}
 	q := foreign.Question{
-		TurnID: t.id, Call: foreign.Call{ID: c.id, Name: c.name(), Input: c.asked(u.Get("rawInput"))},
+		TurnID: t.id, Call: foreign.Call{ID: c.id, Name: c.name(), Input: c.asked()},
 		Action: protocol.ActionExternal, Summary: textcut.Clip(c.title, foreign.MaxSummary), Command: c.command(), Paths: slices.Clone(c.paths),
 		Options: options,
 	}
+	n := foreign.NamesOf(nil, c.paths, c.input, c.bare)
+	if n.Known && slices.Contains(edits, q.Command) {
+		n.Command, q.Command = false, ""
+	}
 	// What the program does not say enough of stays a tool of somebody else's.
 	switch c.kind {
-	case "read", "search":
-		// None is not the same as none for certain, which would stand for the working directory.
-		if q.Paths = foreign.PathsOf(c.input, c.paths...); len(q.Paths) > 0 {
-			q.Action = protocol.ActionRead
+	case "read", "search", "edit", "delete", "move":
+		switch {
+		case n.Command && q.Command != "": // whatever else the program calls it
+			q.Action = protocol.ActionExecute
+		case c.kind == "read" && !n.Known:
+			q.Fetch(n)
+		default:
+			q.OfFiles(n, c.kind != "read" && c.kind != "search")
 		}
-	case "edit", "delete", "move":
-		q.Change(foreign.PathsOf(c.input, c.paths...))
 	case "execute":
 		if q.Command != "" {
 			q.Action = protocol.ActionExecute
 		}
 	case "fetch":
-		if at, err := url.Parse(c.input.Get("url").Str); err == nil && at.Hostname() != "" {
-			q.Action, q.Hosts = protocol.ActionFetch, []string{strings.ToLower(at.Hostname())}
-		}
+		q.Fetch(n)
 	}
 	return q
 }
+
+// edits are the commands of a well-known tool for files, which its member "command" tells apart.
+var edits = []string{"view", "create", "str_replace", "insert", "undo_edit"}
 
 // command is what a call runs, if its input says so: a line for a shell, or arguments.
 func (c *call) command() string {

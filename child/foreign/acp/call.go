@@ -25,6 +25,7 @@ const (
 type call struct {
 	id, kind, title string
 	input           gjson.Result // an object; not there if it is not known
+	bare            gjson.Result // an input that is no object; not there if there was none
 	content         gjson.Result
 	paths           []string
 	output          string // that was passed on
@@ -81,7 +82,10 @@ func (t *turn) merge(u gjson.Result) (c *call, ended bool) {
 func (c *call) update(u gjson.Result) {
 	c.kind = cmp.Or(u.Get("kind").Str, c.kind)
 	c.title = cmp.Or(u.Get("title").Str, c.title)
-	if input := u.Get("rawInput"); input.IsObject() && input.Raw != "{}" {
+	switch input := u.Get("rawInput"); {
+	case !input.IsObject() && input.Type != gjson.Null:
+		c.bare = input
+	case input.IsObject() && input.Raw != "{}":
 		c.input = input
 	}
 	if content := u.Get("content"); content.IsArray() {
@@ -114,13 +118,13 @@ func (c *call) arguments() jsontext.Value {
 	return jsontext.Value(c.input.Raw)
 }
 
-// asked is what a question about the call shows: its input, and all that the program says beside it, as the change of
-// a file. raw is the question's own input, which may be no object.
-func (c *call) asked(raw gjson.Result) jsontext.Value {
+// asked is what a question about the call shows: its input, which may be no object, and all that the program says beside it,
+// as the change of a file.
+func (c *call) asked() jsontext.Value {
 	input, content := c.arguments(), c.text()
 	switch {
-	case raw.Type != gjson.Null && !raw.IsObject():
-		input = jsontext.Value(raw.Raw)
+	case c.bare.Exists():
+		input = jsontext.Value(c.bare.Raw)
 	case input != nil && content == "":
 		return input
 	}

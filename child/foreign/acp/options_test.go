@@ -16,6 +16,7 @@ import (
 // alone. One that names more than a question may is a tool of somebody else's.
 func TestPathsOfAQuestion(t *testing.T) {
 	location := func(path string) string { return `{"path":"` + path + `"}` }
+	here := `"locations":[` + location("/w/a") + `],`
 	many := strings.TrimSuffix(strings.Repeat(location("a")+",", 100), ",")
 	for i := range 100 {
 		many = strings.Replace(many, location("a"), location(fmt.Sprint("/w/", i)), 1)
@@ -29,6 +30,26 @@ func TestPathsOfAQuestion(t *testing.T) {
 		{`"kind":"edit","content":[{"type":"diff","path":"/etc/passwd"}],"rawInput":{"path":"/w/a"}`, protocol.ActionWrite, []string{"/etc/passwd", "/w/a"}},
 		{`"kind":"read","locations":[` + many + `,` + location("/etc/shadow") + `]`, protocol.ActionExternal, nil},
 		{`"kind":"read","rawInput":{"text":"a"}`, protocol.ActionExternal, nil},
+		{`"kind":"move",` + here + `"rawInput":{"from":"/w/a","to":"/etc/shadow"}`, protocol.ActionWrite, []string{"/w/a", "/etc/shadow"}},
+		{`"kind":"delete",` + here + `"rawInput":{"target":"/etc/shadow"}`, protocol.ActionWrite, []string{"/w/a", "/etc/shadow"}},
+		{`"kind":"edit",` + here + `"rawInput":{"changes":{"/etc/cron.d/x":{"type":"add"}}}`, protocol.ActionWrite, []string{"/w/a", "/etc/cron.d/x"}},
+		{`"kind":"edit",` + here + `"rawInput":{"patch":"*** Begin Patch\n*** Add File: /etc/cron.d/x\n+x\n*** End Patch"}`, protocol.ActionWrite, []string{"/w/a", "/etc/cron.d/x"}},
+		{`"kind":"edit",` + here + `"rawInput":{"command":"str_replace","path":"/w/a","old_str":"a/b","new_str":"c"}`, protocol.ActionWrite, []string{"/w/a"}},
+		{`"kind":"edit",` + here + `"rawInput":{"path":"/w/a","url":"http://x/"}`, protocol.ActionExternal, nil},
+		{`"kind":"read",` + here + `"rawInput":{"path":"/w/a","include":["/etc/**"]}`, protocol.ActionExternal, nil},
+		{`"kind":"search",` + here + `"rawInput":{"glob":"/etc/*"}`, protocol.ActionExternal, nil},
+		{`"kind":"search",` + here + `"rawInput":{"query":"/etc"}`, protocol.ActionRead, []string{"/w/a", "/etc"}},
+		{`"kind":"read",` + here + `"rawInput":{"files":[{"name":"/etc/shadow"}]}`, protocol.ActionRead, []string{"/w/a", "/etc/shadow"}},
+		{`"kind":"read",` + here + `"rawInput":{"entries":["/etc/shadow"]}`, protocol.ActionRead, []string{"/w/a", "/etc/shadow"}},
+		{`"kind":"read",` + here + `"rawInput":"/etc/shadow"`, protocol.ActionRead, []string{"/w/a", "/etc/shadow"}},
+		{`"kind":"read",` + here + `"rawInput":["/etc/shadow"]`, protocol.ActionRead, []string{"/w/a", "/etc/shadow"}},
+		{`"kind":"read",` + here + `"rawInput":{"command":"cat /etc/shadow"}`, protocol.ActionExecute, []string{"/w/a"}},
+		{`"kind":"read",` + here + `"rawInput":{"cmd":"cat /etc/shadow"}`, protocol.ActionExternal, nil},
+		{`"kind":"read",` + here + `"rawInput":{"url":"http://x/"}`, protocol.ActionExternal, nil},
+		{`"kind":"read","rawInput":{"url":"http://x/"}`, protocol.ActionFetch, nil},
+		{`"kind":"fetch","rawInput":{"url":"http://x/","to":"/etc/cron.d/x"}`, protocol.ActionFetch, []string{"/etc/cron.d/x"}},
+		{`"kind":"fetch","rawInput":{"url":"http://x/","command":"sh"}`, protocol.ActionExternal, nil},
+		{`"kind":"read",` + here + `"rawInput":{"path":"/w/a"}`, protocol.ActionRead, []string{"/w/a"}},
 	} {
 		turn := &turn{calls: map[string]*call{}}
 		told := gjson.Parse(`{"toolCallId":"1",` + tt.call + `}`)
@@ -36,6 +57,17 @@ func TestPathsOfAQuestion(t *testing.T) {
 		if q := turn.question(told, nil); q.Action != tt.action || !cmp.Equal(q.Paths, tt.paths) {
 			t.Errorf("%.90s: got %s of %q, want %s of %q", tt.call, q.Action, q.Paths, tt.action, tt.paths)
 		}
+	}
+}
+
+// An input that is no object counts beside a later one that is.
+func TestBareInputOfAQuestion(t *testing.T) {
+	turn := &turn{calls: map[string]*call{}}
+	turn.merge(gjson.Parse(`{"toolCallId":"1","kind":"read","rawInput":"/etc/shadow"}`))
+	told := gjson.Parse(`{"toolCallId":"1","rawInput":{"path":"/w/a"}}`)
+	turn.merge(told)
+	if q := turn.question(told, nil); !cmp.Equal(q.Paths, []string{"/etc/shadow", "/w/a"}) && !cmp.Equal(q.Paths, []string{"/w/a", "/etc/shadow"}) {
+		t.Errorf("got %s of %q", q.Action, q.Paths)
 	}
 }
 

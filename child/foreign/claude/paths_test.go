@@ -25,6 +25,11 @@ func TestPathsOfAQuestion(t *testing.T) {
 		{"Glob", `{"path":"/w","pattern":"@(/etc)/*"}`, protocol.ActionExternal, nil},
 		{"Glob", `{"path":"/w","pattern":"src/{a,b}/*.{ts,go}"}`, protocol.ActionRead, []string{"/w"}},
 		{"Read", `{}`, protocol.ActionExternal, nil},
+		{"Read", `{"file_path":"/w/a","source":"/etc/shadow"}`, protocol.ActionRead, []string{"/w/a", "/etc/shadow"}},
+		{"Edit", `{"file_path":"/w/a","old_string":"/a","new_string":"/b"}`, protocol.ActionWrite, []string{"/w/a"}},
+		{"Edit", `{"file_path":"/w/a","old_string":"/a","new_string":"/b","destination":"/etc/shadow"}`, protocol.ActionWrite, []string{"/w/a", "/etc/shadow"}},
+		{"Read", `{"file_path":"/w/a","command":"cat /etc/shadow"}`, protocol.ActionExternal, nil},
+		{"WebFetch", `{"url":"https://a.example/","prompt":"/x"}`, protocol.ActionFetch, nil},
 	} {
 		q := question("1", gjson.Parse(`{"tool_use_id":"1","tool_name":"`+tt.tool+`","input":`+tt.input+`}`))
 		if q.Action != tt.action || !cmp.Equal(q.Paths, tt.paths) {

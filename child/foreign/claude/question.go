@@ -3,8 +3,6 @@ package claude
 import (
 	"cmp"
 	"context"
-	"net/url"
-	"regexp"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -148,17 +146,17 @@ func suggested(suggestions gjson.Result) (rules []gjson.Result) {
 	return rules
 }
 
-// leadsOut matches a pattern of a Glob that may look elsewhere than below its path: from the root, a home or a directory above, also as one of several.
-var leadsOut = regexp.MustCompile(`(^|[{(,|])[/~$]|\.\.`)
+// contents are the members of the program's tools whose texts name no files.
+var contents = map[string][]string{
+	"Grep": {"pattern", "glob"}, "Write": {"content"}, "Edit": {"old_string", "new_string"}, "MultiEdit": {"old_string", "new_string"},
+	"NotebookEdit": {"new_source"}, "WebFetch": {"prompt"},
+}
 
 // question is what the program asks with can_use_tool.
 func question(turnID string, r gjson.Result) foreign.Question {
 	q := foreign.Question{TurnID: turnID, Call: call(r.Get("tool_use_id"), r.Get("tool_name"), r.Get("input")), Action: protocol.ActionExternal}
 	input := r.Get("input")
-	paths := foreign.PathsOf(input)
-	if q.Name == "Glob" && leadsOut.MatchString(input.Get("pattern").Str) {
-		paths = nil
-	}
+	n := foreign.NamesOf(contents[q.Name], nil, input)
 	q.Options = []protocol.PermissionOption{{ID: optionAllow, Name: "Allow once", Kind: protocol.AllowOnce}}
 	if len(suggested(r.Get("permission_suggestions"))) > 0 {
 		q.Options = append(q.Options, protocol.PermissionOption{
@@ -173,17 +171,13 @@ func question(turnID string, r gjson.Result) foreign.Question {
 			q.Action = protocol.ActionExecute
 		}
 	case "Read", "NotebookRead", "Glob", "Grep", "LS":
-		if len(paths) > 0 {
-			q.Action, q.Paths = protocol.ActionRead, paths
-		}
+		q.OfFiles(n, false)
 	case "Write", "Edit", "MultiEdit", "NotebookEdit":
-		q.Change(paths)
+		q.OfFiles(n, true)
 	case "WebFetch":
-		if at, err := url.Parse(input.Get("url").Str); err == nil && at.Hostname() != "" {
-			q.Action, q.Hosts = protocol.ActionFetch, []string{strings.ToLower(at.Hostname())}
-		}
+		q.Fetch(n)
 	}
-	about := cmp.Or(q.Command, strings.Join(paths, " "), input.Get("url").Str, r.Get("description").Str)
+	about := cmp.Or(q.Command, strings.Join(q.Paths, " "), input.Get("url").Str, r.Get("description").Str)
 	q.Summary = textcut.Clip(strings.TrimSpace(q.Name+" "+about), foreign.MaxSummary)
 	return q
 }
