@@ -55,6 +55,13 @@ function scopeOf({ decisions, for_session: covers }) {
   return covers && decisions.includes("allow_session") ? [`For the session: ${plain(covers)}`] : [];
 }
 
+// cutOf says that the input is not whole, if it is not.
+function cutOf({ command, input }) {
+  if (input?.truncated !== true) return [];
+  const also = command ? " The command is whole, and may read what is not here." : "";
+  return [`Of the input's ${plain(String(input.size))} bytes only the beginning and the end are here.${also}`];
+}
+
 function newCard(name, agent, question) {
   const where = (question.paths ?? []).join(", ");
   const until = new Date(question.deadline);
@@ -67,6 +74,7 @@ function newCard(name, agent, question) {
   const li = make("li", {},
     make("p", {}, make("strong", {}, `${agent}: ${plain(question.summary)}`)),
     ...contents(question).map((text) => make("pre", {}, plain(text))),
+    ...cutOf(question).map((text) => make("p", {}, text)),
     make("p", { class: "quiet" }, plain(`${question.tool_name}, ${question.action}${where && " in " + where}. ${question.reason}`)),
     ...scopeOf(question).map((text) => make("p", {}, text)),
     make("p", { class: "quiet" }, isNaN(until) ? "" : `Denied by itself at ${until.toLocaleTimeString()}.`),

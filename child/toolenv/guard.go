@@ -21,8 +21,12 @@ import (
 	"nexus.internal/protocol/transcript"
 )
 
-// maxInput bounds the input that a question shows, in bytes.
-const maxInput = 16 << 10
+const (
+	// maxInput bounds the input that a question shows, in bytes.
+	maxInput = 16 << 10
+	// maxRun bounds that of a question about what runs, and its command, in bytes: these are shown whole, and both fit a frame, also in ASCII.
+	maxRun = 128 << 10
+)
 
 // turnSnapshot is the environment as one turn finds it.
 type turnSnapshot struct {
@@ -226,6 +230,10 @@ func (snap *turnSnapshot) ask(ctx context.Context, r callRequest, session permis
 	case client.Approvals() == parent.Allow:
 		return protocol.PermissionResponse{Decision: protocol.AllowOnce}, nil
 	}
+	input, err := r.shown(call.Input)
+	if err != nil {
+		return protocol.PermissionResponse{}, err
+	}
 	asking, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	q := &openQuestion{snap: snap, request: r, cancel: cancel}
@@ -243,7 +251,7 @@ func (snap *turnSnapshot) ask(ctx context.Context, r callRequest, session permis
 	}()
 	answer, err := client.Permission(asking, protocol.PermissionRequest{
 		TurnID: call.TurnID, ToolID: call.ID, ToolName: call.Name, Action: r.scope.Action,
-		Summary: r.scope.Summary, Reason: why.Reason, Input: shownInput(call.Input), Paths: append([]string{}, r.call.Paths...),
+		Summary: r.scope.Summary, Reason: why.Reason, Input: input, Paths: append([]string{}, r.call.Paths...),
 		Command: r.scope.Command, Decisions: decisions(session), ForSession: session.Covers, Options: r.options,
 	})
 	switch {
@@ -280,6 +288,18 @@ func (env *Env) Revoke(revoked []protocol.Allowance) (gone uint64, left []protoc
 	before := len(env.allowances)
 	env.allowances = protocol.Without(env.allowances, revoked)
 	return uint64(before - len(env.allowances)), append([]protocol.Allowance{}, env.allowances...)
+}
+
+// shown is the input as a question shows it. That of what runs is shown whole, since any of it may be the program, such as the
+// input of a shell; the error is for what nobody can be shown.
+func (r callRequest) shown(input jsontext.Value) (jsontext.Value, error) {
+	if r.scope.Action == protocol.ActionExecute || r.scope.Command != "" {
+		if size := max(len(input), len(r.scope.Command)); size > maxRun {
+			return nil, fmt.Errorf("it needs an approval, and nobody can be shown all that would run: it has %d bytes, more than %d; write it to a file, and run that", size, maxRun)
+		}
+		return input, nil
+	}
+	return shownInput(input), nil
 }
 
 // shownInput is an input as a question shows it.

@@ -372,6 +372,36 @@ func TestModesOfApproval(t *testing.T) {
 	}
 }
 
+// What runs is shown whole, be it the command or what a shell reads: a program between the beginning and the end of a long input was visible nowhere. What
+// nobody can be shown is refused.
+func TestWhatRunsIsShownWhole(t *testing.T) {
+	script := strings.Repeat("echo harmless\n", 700) + "rm -rf ~\n" + strings.Repeat("echo harmless\n", 700)
+	for _, c := range []protocol.ToolCall{
+		call("shell", "command", "bash", "stdin", script), call("job_start", "command", "bash", "stdin", script), call("shell", "command", script),
+		call("job_input", "job", "job1", "text", script),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, parent := asked(t, trusted)
+			ctx, abort := context.WithCancel(t.Context())
+			result := s.begin(ctx, c)
+			if r := question(t, parent); string(r.Input) != string(c.Input) {
+				t.Errorf("%s: %d bytes of %d are shown: %.100s", c.Name, len(r.Input), len(c.Input), r.Input)
+			}
+			abort()
+			<-result
+		})
+	}
+	s, parent := asked(t, trusted)
+	for _, c := range []protocol.ToolCall{
+		call("shell", "command", "bash", "stdin", strings.Repeat("x", 128<<10)), call("shell", "command", strings.Repeat("x", 128<<10)), call("job_input", "job", "job1", "text", strings.Repeat("x", 128<<10)),
+	} {
+		if got := run(t.Context(), s.Env, c); !strings.Contains(got, "nobody can be shown all that would run: it has 131") {
+			t.Errorf("%s: got %q", c.Name, got)
+		}
+		quiet(t, parent)
+	}
+}
+
 // A long input is shown by its beginning and its end; a command is not allowed for the
 // session where nobody knows what it runs.
 func TestWhatIsShown(t *testing.T) {

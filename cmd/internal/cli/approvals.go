@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -81,30 +82,65 @@ func approvals(ctx context.Context, a *App, c *client.Client, args []string) err
 	return nil
 }
 
+// apart is a text of a request that is shown in its lines.
+type apart struct {
+	what  string
+	text  string
+	place gjson.Result // in the input, where it is left out; not there if it is not left out
+}
+
+// apart are the texts of a request that are shown in their lines: the command, if it is not in the input already or has several, and
+// the other texts that run which have. cut says that the input is not whole.
+func (one asked) apart(input gjson.Result, cut bool) (all []apart) {
+	command := input.Get("command")
+	inInput := !cut && command.String() == one.Command
+	if one.Command != "" && (!inInput || strings.Contains(one.Command, "\n")) { // that of an MCP server stands in no input
+		a := apart{what: "the whole command", text: one.Command}
+		if inInput {
+			a.place = command
+		}
+		if cut {
+			a.what = "the command alone, without the rest of the input, of which only the beginning and the end are shown"
+		}
+		all = append(all, a)
+	}
+	if one.Action == protocol.ActionExecute && !cut {
+		for _, name := range []string{"stdin", "text"} {
+			if v := input.Get(name); v.Type == gjson.String && strings.Contains(v.Str, "\n") {
+				all = append(all, apart{"the whole " + name, v.Str, v})
+			}
+		}
+	}
+	return all
+}
+
 // describe is what somebody decides by, in lines of ours: the whole call, or as much of
 // it as the child gave and that this is not all, and never less of a command. A command
-// of several lines is shown in its lines, and not in the input.
+// of several lines is shown in its lines, and not in the input, as is what a command or a job reads.
 func (one asked) describe() lines {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s: %s", line(one.RequestID), line(one.AgentID), visible(one.ToolName))
+	fmt.Fprintf(&b, "%s %s: %s ", line(one.RequestID), line(one.AgentID), visible(one.ToolName))
 	input := gjson.ParseBytes(one.Input)
 	var whole protocol.Truncation
 	cut := json.Unmarshal(one.Input, &whole) == nil && whole.Truncated
-	command := input.Get("command")
-	inInput := !cut && command.String() == one.Command
-	apart := one.Command != "" && (!inInput || strings.Contains(one.Command, "\n")) // that of an MCP server stands in no input
-	if inInput && apart && command.Index > 0 {
-		b.WriteString(" " + visibleJSON(input.Raw[:command.Index]) + "…" + visibleJSON(input.Raw[command.Index+len(command.Raw):]))
-	} else {
-		b.WriteString(" " + visibleJSON(string(one.Input)))
+	texts := one.apart(input, cut)
+	left := slices.Clone(texts)
+	slices.SortFunc(left, func(a, b apart) int { return a.place.Index - b.place.Index })
+	raw, from := cmp.Or(input.Raw, string(one.Input)), 0
+	for _, a := range left {
+		if at := a.place.Index; at > 0 {
+			b.WriteString(visibleJSON(raw[from:at]) + "…")
+			from = at + len(a.place.Raw)
+		}
 	}
+	b.WriteString(visibleJSON(raw[from:]))
 	if cut {
 		fmt.Fprintf(&b, " (cut: its input has %d bytes)", whole.Size)
 	}
 	b.WriteString("\n")
-	if apart {
-		fmt.Fprintf(&b, "  the whole command, %d bytes:\n", len(one.Command))
-		for text := range strings.SplitSeq(one.Command, "\n") {
+	for _, a := range texts {
+		fmt.Fprintf(&b, "  %s, %d bytes:\n", a.what, len(a.text))
+		for text := range strings.SplitSeq(a.text, "\n") {
 			b.WriteString("  | " + visible(text) + "\n")
 		}
 	}

@@ -294,7 +294,7 @@ func TestApprovalsShowTheWholeCommand(t *testing.T) {
 		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"agents":[{"agent_id":"a","pending":[{"request_id":"r-1","tool_name":"shell","paths":["/w"],`+
 			`"input":{"truncated":true,"size":20100,"head":"{\"command\":\"echo x","tail":"x\"}"},"command":`+string(text)+`,"reason":"it runs","deadline":"later"}]}]}}`)
 	}, nil, "approvals")
-	want := fmt.Sprintf(`r-1 a: shell {"truncated":true,"size":20100,"head":"{\"command\":\"echo x","tail":"x\"}"}`+" (cut: its input has 20100 bytes)\n  the whole command, %d bytes:\n  | %s\n", len(command), command[:20_005]) +
+	want := fmt.Sprintf(`r-1 a: shell {"truncated":true,"size":20100,"head":"{\"command\":\"echo x","tail":"x\"}"}`+" (cut: its input has 20100 bytes)\n  the command alone, without the rest of the input, of which only the beginning and the end are shown, %d bytes:\n  | %s\n", len(command), command[:20_005]) +
 		`  | "\x1b[1Ar-2 b: shell ls"` + "\n  |   it is fine; without an answer denied at 2099\n  | rm -rf ~\n  in /w\n  it runs; without an answer denied at later\n"
 	if diff := cmp.Diff(outcome{0, want, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -341,7 +341,15 @@ func TestApprovalsShowAllThatThereIs(t *testing.T) {
 		},
 		{
 			`"tool_name":"shell","input":{"truncated":true,"size":17000,"head":"{\"command\":\"sh\",\"stdin\":\"rm","tail":"x\"}"},"command":"sh"`,
-			`shell {"truncated":true,"size":17000,"head":"{\"command\":\"sh\",\"stdin\":\"rm","tail":"x\"}"} (cut: its input has 17000 bytes)` + "\n  the whole command, 2 bytes:\n  | sh\n",
+			`shell {"truncated":true,"size":17000,"head":"{\"command\":\"sh\",\"stdin\":\"rm","tail":"x\"}"} (cut: its input has 17000 bytes)` + "\n  the command alone, without the rest of the input, of which only the beginning and the end are shown, 2 bytes:\n  | sh\n",
+		},
+		{
+			`"tool_name":"shell","action":"execute","input":{"command":"bash\n-s","terminal":true,"stdin":"a\u001b\nrm -r ~\n","cwd":"x"},"command":"bash\n-s"`,
+			`shell {"command":…,"terminal":true,"stdin":…,"cwd":"x"}` + "\n  the whole command, 7 bytes:\n  | bash\n  | -s\n  the whole stdin, 11 bytes:\n  | \"a\\x1b\"\n  | rm -r ~\n  | \n",
+		},
+		{
+			`"tool_name":"job_input","action":"execute","input":{"text":"a\nb","job":"sh"}`,
+			`job_input {"text":…,"job":"sh"}` + "\n  the whole text, 3 bytes:\n  | a\n  | b\n",
 		},
 		{
 			`"tool_name":"fileChange","input":{"changes":[]},"paths":["/w/a"],"options":[{"option_id":"y","name":"Yes","kind":"allow_once"}]`,
