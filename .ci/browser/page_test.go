@@ -188,14 +188,16 @@ func TestApprovals(t *testing.T) {
 }
 
 // All that somebody decides by is shown: what a program reads as well as the command, and a command that
-// is in no input.
+// is in no input. Of what is cut the page says so.
 func TestApprovalsShowAll(t *testing.T) {
-	dir := t.TempDir()
+	dir, long := t.TempDir(), strings.Repeat("x", 20_000)
 	scenario := filepath.Join(dir, "scenario.json")
 	if err := os.WriteFile(scenario, []byte(`{"turns":[
 		{"match":"first","steps":[{"tool":{"name":"shell","input":{"command":"python3 - --check","stdin":"import os","terminal":true}}},{"text":"ok"}]},
 		{"match":"second","steps":[{"tool":{"name":"mcp_docs_connect","input":{}}},{"text":"ok"}]},
-		{"match":"third","steps":[{"tool":{"name":"job_start","input":{"command":"make all"}}},{"text":"ok"}]}],"after":"offline"}`), 0o600); err != nil {
+		{"match":"third","steps":[{"tool":{"name":"job_start","input":{"command":"make all"}}},{"text":"ok"}]},
+		{"match":"fourth","steps":[{"tool":{"name":"shell","input":{"command":"bash","stdin":"`+long+`"}}},{"text":"ok"}]},
+		{"match":"fifth","steps":[{"tool":{"name":"write_file","input":{"path":"/nowhere/a","content":"`+long+`"}}},{"text":"ok"}]}],"after":"offline"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(filepath.Join(dir, ".nexus3"), 0o700); err != nil {
@@ -211,6 +213,7 @@ func TestApprovalsShowAll(t *testing.T) {
 	b.click("#rows button")
 	for _, step := range []struct{ say, want string }{
 		{"first", "python3 - --check|{\n \"stdin\": \"import os\",\n \"terminal\": true\n}"}, {"second", "A=b cat"}, {"third", "make all"},
+		{"fourth", "bash|{\n \"stdin\": \"" + long + "\"\n}"},
 	} {
 		b.write("#message", step.say+"\r")
 		b.until(visible("#asked"))
@@ -219,6 +222,8 @@ func TestApprovalsShowAll(t *testing.T) {
 		b.until("!" + visible("#asked"))
 		b.until(`document.querySelectorAll("#talk li.running").length === 0`)
 	}
+	b.write("#message", "fifth\r")
+	b.until(`[...document.querySelectorAll("#asked-list p")].some((e) => /^Of the input's 200\d\d bytes only the beginning and the end are here\.$/.test(e.textContent))`)
 	b.clean()
 }
 
