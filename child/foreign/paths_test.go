@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/child/foreign"
@@ -99,4 +100,28 @@ func TestNames(t *testing.T) {
 	if n.Unclear || !slices.Equal(n.Hosts, []string{"one.example", "two.example"}) {
 		t.Errorf("hosts: %+v", n)
 	}
+}
+
+// Whatever a member is called, and whatever stands beside it, a file outside of the directory is found in its text, or the question is unclear.
+func FuzzNames(f *testing.F) {
+	for _, name := range []string{"target", "command", "url", "path", "", "*** Add File: x", "a/../b"} {
+		f.Add(name, "--- a/x\n+++ b/y", "etc/shadow")
+	}
+	f.Fuzz(func(t *testing.T, name, other, file string) {
+		quoted := func(text string) string {
+			out, _ := jsontext.AppendQuote(nil, text) // what is not UTF-8 is replaced
+			return string(out)
+		}
+		file = "/" + strings.Map(func(r rune) rune {
+			if r < 'a' || r > 'z' {
+				return '/'
+			}
+			return r
+		}, file)
+		input := gjson.Parse(`{"path":"a","x":[` + quoted(other) + `,{` + quoted(name) + `:` + quoted(file) + `}]}`)
+		n := foreign.NamesOf(nil, nil, input)
+		if !n.Unclear && !slices.Contains(n.Paths, file) {
+			t.Errorf("%s: got %+v", input.Raw, n)
+		}
+	})
 }
