@@ -124,3 +124,27 @@ func TestTaskStreamRefused(t *testing.T) {
 		t.Errorf("told %q, error %v", told, err)
 	}
 }
+
+// A send that waits behind a task and is cancelled ends nothing of what is told of the task.
+func TestTaskStreamBesideACancelledSend(t *testing.T) {
+	began, release := make(chan struct{}), make(chan struct{})
+	r := rigged(t, plays(func(c *supervisortest.Child, p protocol.Prompt) {
+		close(began)
+		<-release
+		c.Say("so ")
+		playTask(c, p)
+	}))
+	r.create("a")
+	go func() {
+		<-began
+		waits := r.sendAsync("a", api.SendParams{Content: "go", RequestID: new("waits")})
+		r.queued("a", 1)
+		r.post("/agent/a", `{"jsonrpc":"2.0","id":1,"method":"cancel","params":{"request_id":"waits"}}`)
+		r.await(waits)
+		close(release)
+	}()
+	told, _, err := r.toldOf("a", "execute_task", map[string]any{"task_type": "testing", "prompt": "x", "request_id": "r"})
+	if err != nil || !strings.HasPrefix(told, "stream_start, started, so ") {
+		t.Errorf("told %s, error %v", told, err)
+	}
+}

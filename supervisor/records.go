@@ -152,7 +152,9 @@ func (a *Agent) recoverText(cut []*Turn) {
 				at.begin(0)
 			}
 		case "turn_end":
-			at = nil
+			if at != nil && gjson.GetBytes(e.Data, "turn_id").String() == at.id { // else it is one that waited
+				at = nil
+			}
 		case "message_update":
 			if at != nil {
 				at.take(e.Data)

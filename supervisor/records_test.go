@@ -405,7 +405,8 @@ func TestRecall(t *testing.T) {
 	for i, data := range []string{
 		`{"type":"turn_start","turn_id":"done"}`, `{"type":"message_update","event":{"type":"text_delta","delta":"yes"}}`,
 		`{"type":"turn_start","turn_id":"cut"}`, `{"type":"message_update","event":{"type":"text_delta","delta":"void"}}`,
-		`{"type":"turn_start","turn_id":"cut","attempt":2}`, `{"type":"message_update","event":{"type":"text_delta","delta":"so f"}}`,
+		`{"type":"turn_start","turn_id":"cut","attempt":2}`, `{"type":"message_update","event":{"type":"text_delta","delta":"so"}}`,
+		`{"type":"turn_end","turn_id":"queued","outcome":"cancelled"}`, `{"type":"message_update","event":{"type":"text_delta","delta":" f"}}`,
 		`{"type":"message_update","event":{"type":"text_delta","delta":"ar"}}`,
 	} {
 		typ, _, _ := strings.Cut(strings.TrimPrefix(data, `{"type":"`), `"`)
@@ -447,10 +448,10 @@ func TestRecall(t *testing.T) {
 		if len(l.results) != 3 || len(l.accepted) != 0 {
 			h.Errorf("recorded %d outcomes, accepted %v", len(l.results), l.accepted)
 		}
-		got := h.all(a, 6, 7)
+		got := h.all(a, 8, 7)
 		want := []string{
-			`7 {"type":"message_update","event":{"type":"text_delta","delta":"ar"}}`,
-			`1000 {"type":"gap","from":8,"to":1000}`,
+			`9 {"type":"message_update","event":{"type":"text_delta","delta":"ar"}}`,
+			`1000 {"type":"gap","from":10,"to":1000}`,
 			`1001 {"type":"turn_end","turn_id":"done","outcome":"completed"}`,
 			`1002 {"type":"turn_end","turn_id":"cut","outcome":"crashed","error":"the server ended before the turn did"}`,
 			`1003 {"type":"turn_end","turn_id":"waited","outcome":"crashed","error":"the server ended before the turn did"}`,

@@ -173,8 +173,8 @@ func (s *stream) event(e supervisor.Event) error {
 			return s.out.Notify(api.StreamRestart, api.StreamRestartParams{StreamID: s.id, Attempt: s.turns})
 		}
 		return s.data(api.TaskDataParams{Progress: "started"})
-	case protocol.TurnEnd:
-		s.within = false
+	case protocol.TurnEnd: // of another one, that waited, the task's goes on
+		s.within = s.within && !slices.Contains(s.ids, told.TurnID)
 	case protocol.MessageUpdate:
 		if s.within {
 			return s.update(told.Event)

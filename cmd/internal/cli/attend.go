@@ -35,6 +35,8 @@ type attended struct {
 	c         *client.Client
 	agent, id string // of the agent and of the request
 	person    *person
+	moments   Moments
+	at        time.Time // when the event was that is shown; zero if nobody knows
 
 	text    *answer
 	turn    string // the turn that runs; "" for none that we know of
@@ -59,6 +61,9 @@ func (s *attended) attend(ctx context.Context, p api.SendParams) (result api.Sen
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer leave()
+	halts := new(Halts)
+	s.moments = Moments{C: s.c, Agent: s.agent, Halts: halts}
+	running.Go(func() { halts.Watch(following) })
 	events := Pump(following, &running, s.c.FollowAll(following, "", client.Filter{
 		Types: []string{"message_update", "turn_start", "turn_end", "permission_request", "permission_end"}, Agents: []string{s.agent},
 	}))
@@ -165,6 +170,9 @@ func (s *attended) happened(ctx context.Context, event client.Event) {
 	if err != nil {
 		return // one that is wrong in itself tells us nothing
 	}
+	if event.Agent() == s.agent {
+		s.at = s.moments.Of(ctx, event)
+	}
 	switch e := decoded.(type) {
 	case protocol.TurnStart:
 		s.turn = e.TurnID
@@ -176,7 +184,9 @@ func (s *attended) happened(ctx context.Context, event client.Event) {
 		}
 	case protocol.TurnEnd:
 		s.told = s.told || e.TurnID == s.id
-		s.turn = ""
+		if e.TurnID == s.turn { // else it was one that waited
+			s.turn = ""
+		}
 	case protocol.MessageUpdate:
 		if s.turn == s.id {
 			s.step(e.Event)
@@ -199,7 +209,7 @@ func (s *attended) step(event protocol.AssistantEvent) {
 		s.text.add(e.Delta)
 	case protocol.ToolcallStart:
 		s.called = s.text.length > 0
-		s.calls[e.ToolID] = shownCall{e.ToolName, time.Now()}
+		s.calls[e.ToolID] = shownCall{e.ToolName, s.at}
 	case protocol.ToolcallInput:
 		s.line("○ " + strings.TrimRight(s.calls[e.ToolID].name+" "+MainInput(e.Input, s.person.width()), " "))
 	case protocol.ToolcallResult:
@@ -219,8 +229,8 @@ func (s *attended) result(e protocol.ToolcallResult) {
 	if e.IsError {
 		head = "✗ " + cmp.Or(call.name, "tool") + " failed"
 	}
-	if !call.began.IsZero() {
-		head += fmt.Sprintf(" (%.1f s)", time.Since(call.began).Seconds())
+	if !call.began.IsZero() && !s.at.IsZero() {
+		head += fmt.Sprintf(" (%.1f s)", s.at.Sub(call.began).Seconds())
 	}
 	s.line(head)
 	all := strings.Split(strings.TrimRight(e.Result, "\n"), "\n")

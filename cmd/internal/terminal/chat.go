@@ -13,6 +13,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
+	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/ratelimit"
 )
@@ -23,7 +24,7 @@ type (
 	happened struct {
 		agent string
 		event protocol.Event
-		past  bool // it was before we came: nobody knows when
+		at    time.Time // zero of one that was before we came, or while we stood still: nobody knows when
 	}
 	// parted says that an agent's events come no more.
 	parted struct {
@@ -64,6 +65,7 @@ type chat struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 	met     met
+	halts   cli.Halts
 
 	mu    sync.Mutex // guards the rest
 	links map[string]*link
@@ -145,7 +147,7 @@ func (c *chat) show(agent string) {
 func (c *chat) follow(ctx context.Context, l *link, agent string, from position) {
 	opened := sync.OnceFunc(func() { close(l.opened) })
 	defer opened()
-	gone := false
+	gone, moments := false, cli.Moments{C: c.c, Agent: agent, Halts: &c.halts, Past: from.seen}
 	for event, err := range c.c.FollowAll(ctx, from.after, client.Filter{Agents: []string{agent}, ToolOutput: true}) {
 		if event.Type == "open" {
 			opened()
@@ -170,8 +172,7 @@ func (c *chat) follow(ctx context.Context, l *link, agent string, from position)
 		if _, gone = decoded.(protocol.AgentRemoved); gone {
 			break
 		}
-		n, err := numberOf(event)
-		c.tell(happened{agent, decoded, err == nil && n <= from.seen})
+		c.tell(happened{agent, decoded, moments.Of(ctx, event)})
 	}
 	if ctx.Err() == nil {
 		c.tell(parted{agent: agent})

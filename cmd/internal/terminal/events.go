@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
@@ -48,7 +47,7 @@ func lastEvents(t *talk, args []string) ([]string, work) {
 func (t *talk) eventsOf(agent string, most uint64) (lines []string, err error) {
 	ctx, cancel := context.WithTimeout(t.ctx, eventsPatience)
 	defer cancel()
-	last, _, err := t.chat.lastEvent(ctx, agent)
+	last, _, err := cli.LastEvent(ctx, t.c, agent)
 	switch {
 	case err != nil:
 		return nil, err
@@ -70,28 +69,6 @@ func (t *talk) eventsOf(agent string, most uint64) (lines []string, err error) {
 	return lines, nil
 }
 
-// lastEvent is the number of the last event of an agent that there is, and the id that it has at this server
-// but for its number.
-func (c *chat) lastEvent(ctx context.Context, agent string) (last uint64, id string, err error) {
-	for event, err := range c.c.FollowAll(ctx, "", client.Filter{Agents: []string{agent}}) {
-		if err != nil {
-			return 0, "", err
-		}
-		last, err = numberOf(event) // the first one is at the end of what there is
-		return last, event.ID[:strings.LastIndex(event.ID, ":")+1], err
-	}
-	return 0, "", ctx.Err()
-}
-
-// numberOf is an event's number, of a stream of one agent: its id is NAME:NUMBER.
-func numberOf(event client.Event) (uint64, error) {
-	n, err := strconv.ParseUint(event.ID[strings.LastIndex(event.ID, ":")+1:], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("the position %q of the events: %w", event.ID, err)
-	}
-	return n, nil
-}
-
 // turnPatience bounds the search for the begin of a turn that runs: its event may be kept no more.
 const turnPatience = 2 * time.Second
 
@@ -110,7 +87,7 @@ func (c *chat) turnOf(agent string) (p position) {
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, turnPatience)
 	defer cancel()
-	last, id, err := c.lastEvent(ctx, agent)
+	last, id, err := cli.LastEvent(ctx, c.c, agent)
 	if err != nil {
 		return p
 	}

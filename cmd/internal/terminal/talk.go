@@ -286,7 +286,7 @@ func (t *talk) happened(m happened) (lines []string, more work) {
 		t.held = append(t.held, m)
 		return nil, nil
 	}
-	t.shown.past = m.past
+	t.shown.at = m.at
 	switch e := m.event.(type) {
 	case protocol.AgentState:
 		t.state, t.incarnation = e.State, e.Incarnation
@@ -302,7 +302,7 @@ func (t *talk) happened(m happened) (lines []string, more work) {
 		}
 	case protocol.TurnEnd:
 		t.chat.usage(t.agent)
-		if t.shown.stop == protocol.StopMaxIterations {
+		if t.shown.stop == protocol.StopMaxIterations && e.TurnID == t.shown.turn {
 			more = func() any {
 				return asks{text: "go on? y/n", passes: true, yes: func() any { return resend("Go on.") }}
 			}
@@ -396,7 +396,7 @@ func (t *talk) arrive(m arrived) []string {
 	t.state, t.incarnation = m.info.State, m.info.Incarnation
 	t.update = protocol.SessionUpdate{Model: protocol.Value(m.info.Model), Preset: protocol.Value(m.info.PermissionLevel)}
 	t.kind, t.used = m.info.Kind, usedBy(m.info)
-	t.shown.phase, t.shown.turn, t.shown.calls = "", "", nil
+	t.shown.phase, t.shown.turn, t.shown.calls = "", protocol.Value(m.info.RequestID), nil // its end comes: the events were there before
 	t.chat.show(m.agent)
 	return m.lines
 }

@@ -97,6 +97,7 @@ func drawn(ctx context.Context, c *client.Client, o Options) (*talk, error) {
 	t := newTalk(context.WithoutCancel(ctx), c, o, func(msg any) { program.Send(msg) }) // what it has begun outlives the wish to leave
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
+	t.chat.goes(func() { t.chat.halts.Watch(t.chat.ctx) })
 	t.chat.goes(func() {
 		select {
 		case <-o.Interrupts: // bubbletea heeds those that come later
@@ -131,6 +132,7 @@ func plainly(ctx context.Context, c *client.Client, o Options) (*talk, error) {
 	})
 	l := &lineMode{t: t, out: &output{Writer: o.Stdout}, scripted: o.Terminal == nil, msgs: msgs, done: make(chan struct{}), lines: make(chan string)}
 	go l.read(o.Stdin) // ends with stdin, or with the process
+	t.chat.goes(func() { t.chat.halts.Watch(t.chat.ctx) })
 	t.chat.approvals()
 	l.loop(ctx)
 	close(l.done)

@@ -34,11 +34,11 @@ type transcript struct {
 	thinking paragraph
 	text     paragraph
 	calls    []*call
-	past     bool // what comes was before we came: nobody knows when
-	spoke    bool // the running turn has shown text
+	at       time.Time // when what comes happened; zero if nobody knows
+	spoke    bool      // the running turn has shown text
 	stop     protocol.StopReason
-	began    time.Time // of the running turn
-	usage    protocol.TurnUsage
+	began    time.Time           // of the running turn
+	usage    *protocol.TurnUsage // nil before the agent says it, which one that crashes does not
 	folded   []folded // the last of them
 }
 
@@ -115,12 +115,12 @@ func (t *transcript) apply(event protocol.Event) []string {
 		return t.step(e.Event)
 	case protocol.TurnStart:
 		t.turn, t.phase, t.spoke, t.stop = e.TurnID, "waiting", false, ""
-		t.began, t.usage = t.moment(), protocol.TurnUsage{}
+		t.began, t.usage = t.at, nil
 		if e.Attempt > 1 {
 			return []string{t.look.note("the message is sent once more")}
 		}
 	case protocol.AgentEnd:
-		t.stop, t.usage = e.StopReason, e.Usage
+		t.stop, t.usage = e.StopReason, &e.Usage
 	case protocol.TurnEnd:
 		return t.end(e)
 	case protocol.AgentState:
@@ -150,7 +150,7 @@ func (t *transcript) step(event protocol.AssistantEvent) (out []string) {
 		return t.look.thought(t.thinking.add(e.Delta))
 	case protocol.ToolcallStart:
 		out = t.flush()
-		t.calls = append(t.calls, &call{id: e.ToolID, name: e.ToolName, began: t.moment()})
+		t.calls = append(t.calls, &call{id: e.ToolID, name: e.ToolName, began: t.at})
 		t.phase = "calling " + cli.Harmless(e.ToolName, true)
 	case protocol.ToolcallInput:
 		if c := t.callOf(e.ToolID); c != nil {
@@ -179,20 +179,12 @@ func (t *transcript) step(event protocol.AssistantEvent) (out []string) {
 	return out
 }
 
-// moment is now; the zero time for what was before we came.
-func (t *transcript) moment() time.Time {
-	if t.past {
-		return time.Time{}
-	}
-	return t.now()
-}
-
-// since is how long something is ago; negative if nobody knows.
-func (t *transcript) since(at time.Time) time.Duration {
-	if at.IsZero() {
+// since is how long something had been going on at a moment; negative if nobody knows.
+func since(began, at time.Time) time.Duration {
+	if began.IsZero() || at.IsZero() {
 		return -1
 	}
-	return t.now().Sub(at)
+	return at.Sub(began)
 }
 
 func (t *transcript) callOf(id string) *call {
@@ -218,7 +210,7 @@ func (t *transcript) result(e protocol.ToolcallResult) []string {
 	if t.phase = "waiting"; len(t.calls) > 0 {
 		t.phase = "calling " + cli.Harmless(t.calls[0].name, true)
 	}
-	took := t.since(c.began)
+	took := since(c.began, t.at)
 	if t.look.verbose {
 		return t.look.whole(c, took, e)
 	}
@@ -229,14 +221,17 @@ func (t *transcript) result(e protocol.ToolcallResult) []string {
 	return lines
 }
 
-// end ends the turn.
+// end ends the turn. The end of another one is that of a message that waited: the turn goes on.
 func (t *transcript) end(e protocol.TurnEnd) []string {
+	if t.turn != "" && e.TurnID != t.turn {
+		return nil
+	}
 	out := t.flush()
 	for _, c := range t.calls {
 		out = append(out, t.look.note(cli.Harmless(c.name, true)+" did not come to an end"))
 	}
-	if t.look.verbose && !t.began.IsZero() {
-		out = append(out, t.look.note(t.took()))
+	if took := t.took(); t.look.verbose && took != "" {
+		out = append(out, t.look.note(took))
 	}
 	stop := t.stop
 	t.turn, t.phase, t.calls, t.stop = "", "", nil, ""
@@ -255,17 +250,24 @@ func (t *transcript) end(e protocol.TurnEnd) []string {
 	return out
 }
 
-// took is what the turn took.
+// took is what the turn took, as far as it is known.
 func (t *transcript) took() string {
+	var parts []string
+	if took := since(t.began, t.at); took >= 0 {
+		parts = append(parts, fmt.Sprintf("%.1f s", took.Seconds()))
+	}
 	u := t.usage
-	text := fmt.Sprintf("%.1f s, %d tokens in, %d out", t.now().Sub(t.began).Seconds(), u.InputTokens, u.OutputTokens)
+	if u == nil {
+		return strings.Join(parts, "")
+	}
+	parts = append(parts, fmt.Sprintf("%d tokens in, %d out", u.InputTokens, u.OutputTokens))
 	if u.CacheReadInputTokens > 0 {
-		text += fmt.Sprintf(", %d from the cache", u.CacheReadInputTokens)
+		parts = append(parts, fmt.Sprintf("%d from the cache", u.CacheReadInputTokens))
 	}
 	if cost := protocol.Value(u.Cost); cost > 0 {
-		text += fmt.Sprintf(", $%.4f", cost)
+		parts = append(parts, fmt.Sprintf("$%.4f", cost))
 	}
-	return text
+	return strings.Join(parts, ", ")
 }
 
 // state tells of an agent whose process is gone.
@@ -290,7 +292,7 @@ func (t *transcript) flush() []string {
 func (t *transcript) pending(most int) []string {
 	lines := append(t.look.thought(t.thinking.rest), t.look.answer(t.text.rest)...)
 	for _, c := range t.calls {
-		lines = append(lines, t.look.running(c, t.since(c.began))...)
+		lines = append(lines, t.look.running(c, since(c.began, t.now()))...)
 	}
 	if len(lines) > most {
 		lines = lines[len(lines)-most:]

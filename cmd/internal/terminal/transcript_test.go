@@ -53,6 +53,7 @@ func TestScreens(t *testing.T) {
 			shown := transcript{look: l, now: func() time.Time { clock = clock.Add(time.Second); return clock }}
 			var out []string
 			for _, event := range turn() {
+				shown.at = shown.now()
 				out = append(out, shown.apply(event)...)
 				if pending := shown.pending(1000); len(pending) > 0 {
 					out = append(out, "~"+strings.Join(pending, "\n~"))
@@ -159,5 +160,27 @@ func TestLargeMentions(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"", filepath.Join(dir, "large.png"), filepath.Join(dir, "other.png")}, paths); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A message that waited and is cancelled ends nothing of the turn that runs.
+func TestTheEndOfAnotherTurn(t *testing.T) {
+	step := func(e protocol.AssistantEvent) protocol.Event { return protocol.MessageUpdate{Event: e} }
+	shown := transcript{look: look{plain: true, verbose: true}, now: time.Now}
+	for _, one := range []struct {
+		event protocol.Event
+		turn  string
+		want  string
+	}{
+		{protocol.TurnStart{TurnID: "1"}, "1", ""},
+		{step(protocol.ToolcallStart{ToolID: "a", ToolName: "sleep"}), "1", ""},
+		{protocol.TurnEnd{TurnID: "2", Outcome: "cancelled"}, "1", ""},
+		{step(protocol.ToolcallResult{ToolID: "a", Result: "slept"}), "1", "tool sleep  (0.0 s)\n  slept"},
+		{protocol.TurnEnd{TurnID: "1", Outcome: "cancelled"}, "", "· 0.0 s\n· cancelled"},
+	} {
+		shown.at = time.Now()
+		if got := strings.Join(shown.apply(one.event), "\n"); got != one.want || shown.turn != one.turn {
+			t.Errorf("%+v shows %q in turn %q, want %q in %q", one.event, got, shown.turn, one.want, one.turn)
+		}
 	}
 }
