@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -83,6 +84,7 @@ func TestASendAtATerminal(t *testing.T) {
 	p.sees("tells the model why:")
 	second := s.attended(t, 80, "a", "echo after that")
 	second.sees("a is at work: the message waits for its turn", "tells the model why:") // who answers first, answers
+	notInQuestion(t, second)
 	p.types("\x03")
 	if err := p.leaves(); err == nil || !strings.Contains(p.text(), "the turn was cancelled") {
 		t.Errorf("it ended with %v:\n%s", err, p.text())
@@ -91,6 +93,42 @@ func TestASendAtATerminal(t *testing.T) {
 	if err := second.leaves(); err != nil {
 		t.Errorf("it ended with %v:\n%s", err, second.text())
 	}
+}
+
+// notInQuestion fails if something was written behind a question, to which nothing was typed.
+func notInQuestion(t *testing.T, p *person) {
+	t.Helper()
+	if text := p.text(); regexp.MustCompile(`tells the model why: +[^ \n]`).MatchString(text) {
+		t.Errorf("something stands in the question:\n%s", text)
+	}
+}
+
+// What a turn does while a question stands is no part of the question, which is asked again below it.
+func TestAQuestionThatStandsWhileTheTurnGoesOn(t *testing.T) {
+	t.Parallel()
+	scenario := filepath.Join(t.TempDir(), "goes-on.json")
+	if err := os.WriteFile(scenario, []byte(`{"after": "offline", "turns": [{"match": "make a worker", "steps": [
+		{"tool": {"name": "nexus_create", "input": {"agent_id": "worker", "preset": "trusted"}}}, {"text": "The worker is there."}]}, {"match": "go on", "steps": [
+		{"delay_ms": 2000}, {"text": "I go on."}, {"tool": {"name": "list_directory", "input": {"path": "."}}}, {"delay_ms": 600000}]}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newLive(t, func(cmd *exec.Cmd) { cmd.Args = append(cmd.Args, "--scenario", scenario) })
+	s.call("/", "create_agent", `{"agent_id":"boss","approvals":"ask","cwd":"`+s.cwd+`"}`)
+	s.send("boss", "make a worker")
+	p := s.attended(t, 100, "boss", "go on")
+	eventually(t, "the turn does not begin", func() (any, error) { return nil, s.busy("boss") })
+	sent := make(chan string, 1)
+	go func() { sent <- s.send("worker", "run touch made") }()
+	const question = "allow it? y once, s for the session, n no, n REASON tells the model why:"
+	p.sees("worker waits for an approval:", question, "I go on.\n○ list_directory .\n● list_directory (0.0 s)\n  [the directory is empty]\n"+question)
+	notInQuestion(t, p)
+	p.types("y\r")
+	eventually(t, "the answer to the question below is none", func() (any, error) {
+		return os.Stat(filepath.Join(s.cwd, "made"))
+	})
+	<-sent
+	p.types("\x03")
+	_ = p.leaves()
 }
 
 // That an agent is there again from its saved session is told to a person, and to no script.

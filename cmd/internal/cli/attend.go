@@ -24,6 +24,8 @@ const (
 	// for the first ones: there are none of a turn that had ended before.
 	endPatience   = time.Second
 	beginPatience = 200 * time.Millisecond
+	// askAgain is how long nothing is written below a question before it is asked again.
+	askAgain = time.Second
 	// shownResult is how many lines of a call's result are shown.
 	shownResult = 5
 )
@@ -46,6 +48,7 @@ type attended struct {
 	calls   map[string]shownCall
 	waiting []asked   // requests without an answer; the first one is asked
 	asks    *question // nil for none
+	covered bool      // something was written below the question
 }
 
 // shownCall is a call that runs.
@@ -77,8 +80,8 @@ func (s *attended) attend(ctx context.Context, p api.SendParams) (result api.Sen
 		return result, false, nil, nil
 	}
 	below := Pump(following, &running, s.c.FollowAll(following, "", client.Filter{Types: []string{"permission_request", "permission_end"}}))
-	s.askAll(ctx, true)
 	s.tellBusy(ctx, p.WhenBusy)
+	s.askAll(ctx, true)
 	answered := make(chan error, 1)
 	running.Go(func() {
 		var err error
@@ -86,8 +89,15 @@ func (s *attended) attend(ctx context.Context, p api.SendParams) (result api.Sen
 		answered <- err
 	})
 	defer s.unask(false)
+	again := time.NewTimer(askAgain)
+	defer again.Stop()
 	for over := false; !over || !s.told; {
+		if s.covered {
+			again.Reset(askAgain)
+		}
 		select {
+		case <-again.C:
+			s.uncover()
 		case event, more := <-events:
 			if !more {
 				events, s.told = nil, true
@@ -206,6 +216,7 @@ func (s *attended) step(event protocol.AssistantEvent) {
 			s.called = false
 			s.text.after("\n\n") // as the server puts them together
 		}
+		s.cover()
 		s.text.add(e.Delta)
 	case protocol.ToolcallStart:
 		s.called = s.text.length > 0
@@ -247,13 +258,32 @@ func (s *attended) result(e protocol.ToolcallResult) {
 
 // line writes a line about a call to stderr, on a line of its own.
 func (s *attended) line(text string) {
+	s.cover()
 	s.text.newline()
 	s.a.errs.styled(faint, text)
 }
 
 func (s *attended) note(text string) {
+	s.cover()
 	s.text.newline()
 	s.a.note("%s", text)
+}
+
+// cover ends the line of the question, if one is asked: what is written next is no part of it.
+func (s *attended) cover() {
+	if s.asks != nil && !s.covered {
+		s.covered = true
+		_ = s.a.Eprintf("\n")
+	}
+}
+
+// uncover asks a question again below what was written.
+func (s *attended) uncover() {
+	if s.covered {
+		s.covered = false
+		s.text.newline()
+		fmt.Fprint(s.a.errs, s.asks.text)
+	}
 }
 
 // MainInput is the member of a call's input that tells most, else the whole: its first line, of at
@@ -408,9 +438,10 @@ func (s *attended) unask(answered bool) {
 		return
 	}
 	s.asks.drop()
-	if s.asks = nil; !answered {
+	if s.asks = nil; !answered && !s.covered {
 		_ = s.a.Eprintf("\n")
 	}
+	s.covered = false
 }
 
 // goesOn asks whether a turn that was halted at its limit of model calls is to go on.

@@ -68,6 +68,7 @@ const maxLine = 4 << 10
 
 // question is one that waits for a line of the person. A nil one waits for nothing.
 type question struct {
+	text    string
 	from    cancelreader.CancelReader
 	lines   chan string
 	reading sync.WaitGroup
@@ -86,7 +87,7 @@ func (p *person) ask(text string) *question {
 		return nil
 	}
 	fmt.Fprint(p.a.errs, text)
-	q := &question{from: from, lines: make(chan string, 1)}
+	q := &question{text: text, from: from, lines: make(chan string, 1)}
 	q.reading.Go(func() {
 		defer close(q.lines)
 		var line []byte

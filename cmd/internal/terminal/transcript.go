@@ -39,7 +39,7 @@ type transcript struct {
 	stop     protocol.StopReason
 	began    time.Time           // of the running turn
 	usage    *protocol.TurnUsage // nil before the agent says it, which one that crashes does not
-	folded   []folded // the last of them
+	folded   []folded            // the last of them
 }
 
 // maxFolded is how many calls are kept that were not shown whole.
