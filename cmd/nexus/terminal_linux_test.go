@@ -672,8 +672,8 @@ func TestComingToAnAgentThatWaits(t *testing.T) {
 	second := atTerminal(t, s.home, s.cwd, 80, "--connect="+s.url, "--agent", "main", "--api-key", key)
 	lines := atTerminal(t, s.home, s.cwd, 80, "--connect="+s.url, "--agent", "main", "--plain")
 	third := atTerminal(t, s.home, s.cwd, 80, "--connect="+s.url, "--agent", "other")
-	for _, p := range []*person{second, lines} {
-		p.sees("waits for your approval", "touch b", "y once, s for this session, n no, r no with a reason")
+	for p, answers := range map[*person]string{second: "r no with a reason", lines: "n REASON tells the model why"} {
+		p.sees("waits for your approval", "touch b", "y once, s for this session, n no, "+answers)
 	}
 	third.sees("other · offline")
 	if text := third.text(); strings.Contains(text, "approval") {

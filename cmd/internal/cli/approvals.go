@@ -163,6 +163,21 @@ func DescribeRequest(agent string, r protocol.PermissionRequest) string {
 	return string(asked{agent, r}.describe())
 }
 
+// AnswerOf is what a line that a person typed answers to a request: y, s, n, or n and a reason. ok is false for one that is
+// no answer to it.
+func AnswerOf(line string, r protocol.PermissionRequest) (d protocol.Decision, reason string, ok bool) {
+	word, reason, _ := strings.Cut(strings.TrimSpace(line), " ")
+	switch strings.ToLower(word) {
+	case "y", "yes":
+		d = protocol.AllowOnce
+	case "s", "session":
+		d = protocol.AllowSession
+	case "n", "no":
+		d = protocol.Deny
+	}
+	return d, strings.TrimSpace(reason), slices.Contains(r.Decisions, d) && (d == protocol.Deny || reason == "")
+}
+
 // visibleJSON is JSON, or a part of it, with nothing in it that a terminal would act on
 // or hide: such a character is escaped as JSON does, so the value is the same.
 func visibleJSON(text string) string {

@@ -405,23 +405,15 @@ func (s *attended) leave() {
 func (s *attended) decide(ctx context.Context, line string, more bool) {
 	one := s.waiting[0]
 	s.unask(more)
-	word, reason, _ := strings.Cut(strings.TrimSpace(line), " ")
-	p := api.RespondPermissionParams{RequestID: one.RequestID}
-	switch strings.ToLower(word) {
-	case "y", "yes":
-		p.Decision = protocol.AllowOnce
-	case "s", "session":
-		p.Decision = protocol.AllowSession
-	case "n", "no":
-		p.Decision = protocol.Deny
-		if reason = strings.TrimSpace(reason); reason != "" {
-			p.Reason = &reason
-		}
+	decision, reason, ok := AnswerOf(line, one.PermissionRequest)
+	p := api.RespondPermissionParams{RequestID: one.RequestID, Decision: decision}
+	if reason != "" {
+		p.Reason = &reason
 	}
 	switch {
 	case !more:
 		s.leave()
-	case slices.Contains(one.Decisions, p.Decision) && (p.Decision == protocol.Deny || reason == ""):
+	case ok:
 		s.waiting = s.waiting[1:]
 		if _, err := client.Do(ctx, s.c, one.AgentID, api.RespondPermission, p); err != nil {
 			s.note(err.Error())

@@ -174,7 +174,11 @@ func (t *talk) choices() []string {
 	if t.mayAllowSession() {
 		choices += ", s for this session"
 	}
-	choices += ", n no, r no with a reason"
+	if choices += ", n no, "; t.o.Plain {
+		choices += "n REASON tells the model why"
+	} else {
+		choices += "r no with a reason"
+	}
 	if more := len(t.requests) - 1; more > 0 {
 		choices += fmt.Sprintf(" (%d more wait)", more)
 	}
@@ -196,6 +200,14 @@ func (t *talk) approve(key string) (work, bool) {
 		return nil, true
 	}
 	return nil, false
+}
+
+// approveBy takes a line as the answer to a request: y, s, n, n and a reason, or r; false for one that is none.
+func (t *talk) approveBy(line string) (work, bool) {
+	if d, reason, ok := cli.AnswerOf(line, t.requests[0].request); ok {
+		return t.decide(t.requests[0], d, reason), true
+	}
+	return t.approve(strings.TrimSpace(line))
 }
 
 // settle drops a request that waits no more, and the question for a reason that is about it.

@@ -28,11 +28,10 @@ const (
 
 // hold takes a key of text that came in such a pause; false for any other key.
 func (m *model) hold(k tea.KeyPressMsg) bool {
-	q := m.t.question
 	switch {
 	case !m.burst.gathering, k.Text == "", k.Mod&^tea.ModShift != 0:
 		return false
-	case m.search != nil, m.offered, q != nil && q.keys != "", m.waits(k.String()):
+	case m.search != nil, m.offered, m.waits(k.String()):
 		return false // it may be no text
 	}
 	m.burst.text += k.Text
@@ -47,7 +46,7 @@ func (m *model) release() tea.Cmd {
 		return nil
 	}
 	m.burst.text = ""
-	return m.paste(text)
+	return tea.Batch(m.paste(text), m.choosing())
 }
 
 // gather begins a pause, if there is none, after a key of text.

@@ -36,7 +36,7 @@ func commands() map[string]command {
 		"fork":    {"NAME", "Go on with a copy of the conversation, as another agent", forkTo},
 		"clear":   {"", "Clear the screen", func(*talk, []string) ([]string, work) { return nil, func() any { return cleared{} } }},
 		"help":    {"[COMMAND]", "List the commands", showHelp},
-		"quit":    {"", "Leave", func(*talk, []string) ([]string, work) { return nil, func() any { return ended(nil) } }},
+		"quit":    {"", "Leave", func(t *talk, _ []string) ([]string, work) { return t.handle(ended(nil)) }}, // at once: what is typed behind it is no command
 	}
 }
 

@@ -122,6 +122,10 @@ func (m *model) retype() (do tea.Cmd) {
 		do = m.show([]string{m.t.look().problem("there was nobody to talk to yet: of what was typed, the last " + cli.Counted(unheard, "key") + " were not taken")}, nil)
 	}
 	for _, k := range early {
+		if m.t.over {
+			m.rest.key(k)
+			continue
+		}
 		if m.hold(k) {
 			continue
 		}

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -173,6 +174,61 @@ func lobbyOf(t *talk, last *api.SavedSession, list []api.SavedSession, now time.
 	}}
 }
 
+// chooses reports whether a line is one of the keys of a question, alone.
+func (q *question) chooses(line string) bool {
+	line = strings.TrimSpace(line)
+	return len(line) == 1 && strings.Contains(q.keys, line)
+}
+
+// typedEarly takes a line that chooses nothing, in the lobby: it waits for whoever is chosen.
+func typedEarly(t *talk, q *question, text string) ([]string, work) {
+	switch word := strings.TrimSpace(text); {
+	case word == "/quit":
+		return t.handle(ended(nil))
+	case word != "":
+		t.queued = append(t.queued, message{text: text})
+	}
+	if !t.o.Plain {
+		return nil, nil // it is drawn
+	}
+	var lines []string
+	for _, m := range queuedFor(t) {
+		lines = append(lines, t.look().note(cli.Harmless("waits for a choice: "+m.text, true)))
+	}
+	return append(lines, q.text), nil
+}
+
+// earlier submits what has waited for somebody to talk to.
+func (t *talk) earlier() (lines []string, works []work) {
+	var early []message
+	t.queued = slices.DeleteFunc(t.queued, func(m message) bool {
+		if m.agent == "" {
+			early = append(early, m)
+		}
+		return m.agent == ""
+	})
+	for _, m := range early {
+		more, todo := t.submit(m.text, false)
+		lines, works = append(lines, more...), append(works, todo)
+	}
+	return lines, works
+}
+
+// together does several works, one after the other; nil if there is none.
+func (t *talk) together(works []work) work {
+	works = slices.DeleteFunc(works, func(w work) bool { return w == nil })
+	if len(works) == 0 {
+		return nil
+	}
+	last := len(works) - 1
+	return func() any {
+		for _, w := range works[:last] {
+			t.chat.tell(w())
+		}
+		return works[last]()
+	}
+}
+
 func sorted(keys string) string {
 	out := ""
 	for _, k := range "123q" {
@@ -202,7 +258,13 @@ func chooseOf(t *talk, list []api.SavedSession, now time.Time) asks {
 		if choice == "q" {
 			return func() any { return ended(nil) }
 		}
-		return func() any { return chooseOf(t, list, now) }
+		return func() any {
+			again := chooseOf(t, list, now)
+			if choice != "" {
+				again.text = t.look().problem(cli.Harmless("none of these: "+choice, true)) + "\n" + again.text
+			}
+			return again
+		}
 	}}
 }
 

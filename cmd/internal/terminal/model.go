@@ -29,6 +29,8 @@ type model struct {
 	early    []tea.KeyPressMsg // keys that wait for somebody to talk to
 	unheard  int               // how many keys more came than can wait
 	burst    burst
+	typed    int // how often something was typed
+	rest     rest
 
 	expected string // the request that waits longest; "" for none
 	offered  bool   // a key answers it
@@ -97,7 +99,7 @@ func (m *model) print() tea.Cmd {
 		m.lines, m.printing = nil, true
 		return tea.Sequence(append(all, func() tea.Msg { return printed{} })...)
 	case m.t.over:
-		return tea.Quit
+		return m.leave()
 	}
 	return nil
 }
@@ -131,6 +133,15 @@ func (m *model) empty() tea.Cmd {
 // Update implements [tea.Model].
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	key, pressed := msg.(tea.KeyPressMsg)
+	pasted, isPaste := msg.(tea.PasteMsg)
+	if pressed || isPaste {
+		m.typed++
+	}
+	if m.t.over && (pressed || isPaste) {
+		m.rest.key(key)
+		m.rest.take(pasted.Content)
+		return m, nil
+	}
 	if pressed && m.hold(key) {
 		return m, m.offer(true)
 	}
@@ -166,6 +177,13 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		return nil
 	case gathered:
 		return m.gathered()
+	case chosen:
+		if q := m.t.question; int(msg) == m.typed && q != nil && q.chooses(m.input.Value()) {
+			return m.enter(false)
+		}
+		return nil
+	case quiet:
+		return m.quietened(msg)
 	case tick:
 		return m.ticking()
 	case cleared:
@@ -198,12 +216,6 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 		if more, ok := m.t.approve(name); ok {
 			return m.do(more)
 		}
-	}
-	if q := m.t.question; q != nil && q.keys != "" && len(name) == 1 {
-		if strings.Contains(q.keys, name) {
-			return m.show(m.t.submit(name, false))
-		}
-		return nil
 	}
 	switch name {
 	case "enter":
@@ -239,7 +251,19 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	if k.Text == "" {
 		return cmd
 	}
-	return tea.Batch(cmd, m.gather())
+	return tea.Batch(cmd, m.gather(), m.choosing())
+}
+
+// chosen says that a pause is over, unless something was typed meanwhile.
+type chosen int
+
+// choosing has a key that answers the question alone do so after a pause: text may begin with it.
+func (m *model) choosing() tea.Cmd {
+	if q := m.t.question; q == nil || !q.chooses(m.input.Value()) {
+		return nil
+	}
+	this := chosen(m.typed)
+	return tea.Tick(answerPause, func(time.Time) tea.Msg { return this })
 }
 
 // enter submits what was typed; a line that ends with a backslash goes on.
@@ -249,7 +273,7 @@ func (m *model) enter(steer bool) tea.Cmd {
 		m.input.SetValue(head + "\n")
 		return nil
 	}
-	if m.t.question == nil {
+	if q := m.t.question; q == nil || q.keys != "" && !q.chooses(text) {
 		m.history.add(text)
 	}
 	m.input.Reset()

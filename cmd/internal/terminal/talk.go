@@ -62,7 +62,7 @@ type question struct {
 	text   string
 	yes    work      // of a question that y answers; nil for one that takes a line
 	answer answering // of one that takes a line
-	keys   string    // keys that answer it at once; "" for lines
+	keys   string    // keys each of which answers it alone, in the lobby; any other line waits. "" for lines
 	about  string    // the request that a line is the reason of a denial of; "" for none
 	passes bool      // a line that is neither yes nor no is what it is without the question
 }
@@ -116,7 +116,7 @@ type aside struct {
 const maxAside = 10_000
 
 // message is one that waits for its turn. Of those for one agent only the first one is at the server, so that
-// they come in their order.
+// they come in their order. One without an agent waits for somebody to talk to.
 type message struct {
 	agent, id, text, whenBusy string
 	attached                  *[]protocol.Attachment
@@ -207,7 +207,9 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 	case overheard:
 		return t.release(m)
 	case arrived:
-		return t.arrive(m), claim(t, t.waiting)
+		lines = t.arrive(m)
+		early, works := t.earlier()
+		return append(lines, early...), t.together(append(works, claim(t, t.waiting)))
 	case stays:
 		t.moving = ""
 		return m, nil
@@ -272,7 +274,7 @@ func (t *talk) forget(id string) (dropped *message) {
 	behind := map[string]bool{} // the agents for which a message was seen
 	for i := range t.queued {
 		m := &t.queued[i]
-		if m.known == nil && !behind[m.agent] {
+		if m.known == nil && m.agent != "" && !behind[m.agent] {
 			m.known = t.chat.send(*m)
 		}
 		behind[m.agent] = true

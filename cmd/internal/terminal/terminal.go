@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -135,6 +136,9 @@ func plainly(ctx context.Context, c *client.Client, o Options) (*talk, error) {
 	t.chat.goes(func() { t.chat.halts.Watch(t.chat.ctx) })
 	t.chat.approvals()
 	l.loop(ctx)
+	if t.over && !l.scripted {
+		l.afterwards(ctx)
+	}
 	close(l.done)
 	stop()
 	return t, l.out.err
@@ -191,7 +195,8 @@ func (l *lineMode) loop(ctx context.Context) {
 	l.do(l.t.start)
 	source := l.lines
 	for !l.t.over && l.out.err == nil {
-		busy := l.t.shown.turn != "" || len(l.t.queued) > 0 || l.working > 0
+		sent := slices.ContainsFunc(l.t.queued, func(m message) bool { return m.agent != "" })
+		busy := l.t.shown.turn != "" || sent || l.working > 0
 		if l.ending && !busy {
 			return
 		}
@@ -218,14 +223,7 @@ func (l *lineMode) loop(ctx context.Context) {
 				l.ending, source = true, nil
 				continue
 			}
-			if len(l.t.requests) > 0 && l.t.question == nil {
-				if more, ok := l.t.approve(strings.TrimSpace(line)); ok {
-					l.do(more)
-					l.ask()
-					continue
-				}
-			}
-			l.show(l.t.submit(line, false))
+			l.take(line)
 		case <-l.t.o.Interrupts:
 			more, ok := l.t.interrupt()
 			if !ok {
@@ -234,6 +232,27 @@ func (l *lineMode) loop(ctx context.Context) {
 			l.do(more)
 		}
 	}
+}
+
+// take takes a line: for an answer to the request that waits longest, if there is one. A person's that is none is not
+// sent, as that would be no message; a script knows nothing of requests.
+func (l *lineMode) take(line string) {
+	isCommand := strings.HasPrefix(line, "/") && !strings.HasPrefix(line, "//")
+	if len(l.t.requests) > 0 && l.t.question == nil && !isCommand {
+		if more, ok := l.t.approveBy(line); ok {
+			l.do(more)
+			l.ask()
+			return
+		}
+		if !l.scripted {
+			if strings.TrimSpace(line) != "" {
+				l.show([]string{l.t.look().problem(cli.Harmless("no answer, and not sent: "+line, true))}, nil)
+			}
+			l.ask()
+			return
+		}
+	}
+	l.show(l.t.submit(line, false))
 }
 
 // ask shows the question that the last answer has led to.

@@ -34,8 +34,11 @@ func (t *talk) submit(text string, steer bool) (lines []string, more work) {
 	if err != nil {
 		return []string{t.look().problem(cli.Harmless(err.Error(), true))}, nil
 	}
+	if waits := t.shown.turn != "" || len(queuedFor(t)) > 0; t.o.Plain && waits && !steer {
+		lines = append(lines, t.look().note(cli.Harmless("queued: "+text, true))) // it is said, as it is not drawn
+	}
 	t.send(text, steer, attached)
-	return nil, nil
+	return lines, nil
 }
 
 func (t *talk) send(text string, steer bool, attached *[]protocol.Attachment) {
@@ -48,14 +51,6 @@ func (t *talk) send(text string, steer bool, attached *[]protocol.Attachment) {
 		t.queued = append(t.queued, m)
 	}
 	t.forget("")
-}
-
-// keep takes what stands in the input, at the end of the talk, for a message that was not sent.
-func (m *model) keep() {
-	m.release()
-	if text := m.input.Value(); strings.TrimSpace(text) != "" {
-		m.t.queued = append(m.t.queued, message{text: text})
-	}
 }
 
 // queuedFor are the messages that wait for the agent that is talked to.
@@ -155,6 +150,9 @@ func (m *message) outcome(ctx context.Context) (taken bool, err error) {
 
 // answered takes the answer to a question.
 func (t *talk) answered(q *question, text string) ([]string, work) {
+	if q.keys != "" && !q.chooses(text) {
+		return typedEarly(t, q, text)
+	}
 	text = strings.TrimSpace(text)
 	if q.answer != nil {
 		t.question = nil
@@ -184,7 +182,7 @@ func (t *talk) interrupt() (work, bool) {
 	agent, id := t.agent, t.shown.turn
 	if id != "" {
 		t.shown.phase = "cancelling"
-	} else if waiting := queuedFor(t); len(waiting) > 0 {
+	} else if waiting := queuedFor(t); agent != "" && len(waiting) > 0 {
 		id = waiting[0].id
 	} else {
 		return nil, false
