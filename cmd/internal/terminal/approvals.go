@@ -203,7 +203,7 @@ func (t *talk) approve(key string) (work, bool) {
 }
 
 // approveBy takes a line as the answer to a request: y, s, n, n and a reason, or r; false for one that is none.
-func (t *talk) approveBy(line string) (work, bool) {
+func approveBy(t *talk, line string) (work, bool) {
 	if d, reason, ok := cli.AnswerOf(line, t.requests[0].request); ok {
 		return t.decide(t.requests[0], d, reason), true
 	}

@@ -97,11 +97,11 @@ func (m *model) keep() {
 	for _, k := range m.early {
 		early.key(k)
 	}
-	m.t.unsent(early.taken() + m.rest.taken())
+	unsent(m.t, early.taken()+m.rest.taken())
 }
 
 // unsent takes text for a message that was not sent.
-func (t *talk) unsent(text string) {
+func unsent(t *talk, text string) {
 	if text = strings.Trim(text, "\r\n"); strings.TrimSpace(text) != "" {
 		t.queued = append(t.queued, message{text: text})
 	}
@@ -122,7 +122,7 @@ func (l *lineMode) afterwards(ctx context.Context) {
 		case <-pause.C:
 		case <-ctx.Done():
 		}
-		l.t.unsent(r.taken())
+		unsent(l.t, r.taken())
 		return
 	}
 }

@@ -199,7 +199,7 @@ func typedEarly(t *talk, q *question, text string) ([]string, work) {
 }
 
 // earlier submits what has waited for somebody to talk to.
-func (t *talk) earlier() (lines []string, works []work) {
+func earlier(t *talk) (lines []string, works []work) {
 	var early []message
 	t.queued = slices.DeleteFunc(t.queued, func(m message) bool {
 		if m.agent == "" {
@@ -215,7 +215,7 @@ func (t *talk) earlier() (lines []string, works []work) {
 }
 
 // together does several works, one after the other; nil if there is none.
-func (t *talk) together(works []work) work {
+func together(t *talk, works []work) work {
 	works = slices.DeleteFunc(works, func(w work) bool { return w == nil })
 	if len(works) == 0 {
 		return nil

@@ -208,8 +208,8 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 		return t.release(m)
 	case arrived:
 		lines = t.arrive(m)
-		early, works := t.earlier()
-		return append(lines, early...), t.together(append(works, claim(t, t.waiting)))
+		early, works := earlier(t)
+		return append(lines, early...), together(t, append(works, claim(t, t.waiting)))
 	case stays:
 		t.moving = ""
 		return m, nil

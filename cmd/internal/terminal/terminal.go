@@ -239,7 +239,7 @@ func (l *lineMode) loop(ctx context.Context) {
 func (l *lineMode) take(line string) {
 	isCommand := strings.HasPrefix(line, "/") && !strings.HasPrefix(line, "//")
 	if len(l.t.requests) > 0 && l.t.question == nil && !isCommand {
-		if more, ok := l.t.approveBy(line); ok {
+		if more, ok := approveBy(l.t, line); ok {
 			l.do(more)
 			l.ask()
 			return

@@ -343,3 +343,57 @@ func TestOtherAnswers(t *testing.T) {
 		t.Error("y is no answer")
 	}
 }
+
+// What an agent does while its person whispers to another one has the times at which it was done.
+func TestTheTimeOfCallsBesideAWhisper(t *testing.T) {
+	m := drawnTalk(t)
+	beginWhisper(m.t, whispers{agent: "b"})
+	began := time.Now()
+	step := func(e protocol.AssistantEvent) protocol.Event { return protocol.MessageUpdate{Event: e} }
+	for _, one := range []happened{
+		{"a", protocol.TurnStart{TurnID: "1", Attempt: 2}, began},
+		{"a", step(protocol.ToolcallStart{ToolID: "c", ToolName: "shell"}), began},
+		{"a", step(protocol.ToolcallResult{ToolID: "c"}), began.Add(3 * time.Second)},
+		{"a", step(protocol.ToolcallStart{ToolID: "d", ToolName: "shell"}), time.Time{}},
+		{"a", step(protocol.ToolcallResult{ToolID: "d"}), began.Add(4 * time.Second)},
+	} {
+		m.Update(one)
+	}
+	lines, _ := whisperOver(m.t, nil)
+	if said := ansi.Strip(strings.Join(lines, "\n")); !strings.Contains(said, "● shell  (3.0 s)") || strings.Count(said, " s)") != 1 || strings.Count(said, "● shell") != 2 {
+		t.Errorf("it says\n%s", said)
+	}
+}
+
+// A key held as a part of a text chooses nothing in the lobby, nor one behind which something was typed.
+func TestKeysInTheLobby(t *testing.T) {
+	m := drawnTalk(t)
+	m.t.agent = ""
+	m.Update(lobbyOf(m.t, nil, nil, time.Now()))
+	m.press("2")
+	first := chosen(m.typed)
+	m.press(" files")
+	if m.Update(first); m.t.question == nil || m.input.Value() != "2 files" {
+		t.Fatalf("the line is %q, the question %+v", m.input.Value(), m.t.question)
+	}
+	m.Update(tea.KeyPressMsg{Code: tea.KeyEnter})
+	if shown := m.View().Content; len(m.t.queued) != 1 || !strings.Contains(shown, "queued: 2 files") || m.t.question == nil {
+		t.Fatalf("queued %+v, drawn as\n%s", m.t.queued, shown)
+	}
+	m.press("2")
+	if m.Update(chosen(m.typed)); m.t.question != nil || m.input.Value() != "" {
+		t.Errorf("after a pause the line is %q, the question %+v", m.input.Value(), m.t.question)
+	}
+}
+
+// What is typed behind the end is bounded, and what there is no room for is counted.
+func TestMuchBehindTheEnd(t *testing.T) {
+	m := drawnTalk(t)
+	m.t.over = true
+	m.Update(tea.PasteMsg{Content: strings.Repeat("é", maxRest/2-1) + "\r"})
+	m.press("ab漢")
+	m.keep()
+	if q := m.t.queued; len(q) != 1 || len(q[0].text) < maxRest-2 || !strings.HasSuffix(q[0].text, "é\na… (2 more characters)") {
+		t.Errorf("kept %d, ending with %q", len(q), q[0].text[max(0, len(q[0].text)-40):])
+	}
+}
