@@ -107,7 +107,7 @@ func (s *server) setCwd(c protocol.SetCwd) (answer protocol.SetCwdAnswer, err er
 		now, err = prompt.Load(prompt.Options{Home: s.Home, Cwd: held.Cwd, Bounds: s.ToolEnv})
 	}
 	if err == nil {
-		err = s.session.save(transcript.Settings{Cwd: &held.Cwd, Granted: &held.Granted, At: time.Now().UTC()})
+		err = s.session.save(transcript.Settings{Cwd: &held.Cwd, Granted: &held.Granted, GrantedCwd: &held.GrantedCwd, At: time.Now().UTC()})
 	}
 	if err != nil {
 		s.ToolEnv.Return(before)
@@ -129,13 +129,13 @@ func (s *server) setPermissions(c protocol.SetPermissions) (answer protocol.SetP
 		return answer, fmt.Errorf("set_permissions: %w", err)
 	}
 	now := s.ToolEnv.Rights()
-	err = s.session.save(transcript.Settings{Permissions: &now.Permissions, Granted: &now.Granted, At: time.Now().UTC()})
+	err = s.session.save(transcript.Settings{Permissions: &now.Permissions, Granted: &now.Granted, GrantedCwd: &now.GrantedCwd, At: time.Now().UTC()})
 	if failed, ok := errors.AsType[*saveError](err); ok && s.ToolEnv.Narrow(before) {
 		now = s.ToolEnv.Rights()
 		failed.narrowed = &now
 		// It is kept, and goes before all that is saved from now on; no turn begins
 		// before that.
-		_ = s.Journal.Append(transcript.Settings{Permissions: &now.Permissions, Granted: &now.Granted, At: time.Now().UTC()})
+		_ = s.Journal.Append(transcript.Settings{Permissions: &now.Permissions, Granted: &now.Granted, GrantedCwd: &now.GrantedCwd, At: time.Now().UTC()})
 	}
 	s.toolsChanged()
 	if err != nil {

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 	"nexus.internal/supervisor"
 )
 
@@ -81,14 +83,22 @@ func CheckIn(ctx context.Context, r *Registry, a *supervisor.Agent, dir *string)
 	return nil
 }
 
-// LoadIn is Load of a copy that works in dir, nil for where the session did; within what its owner
-// granted.
+// LoadIn is Load of a copy that works in dir, nil for where the session did; within what it may reach. One that
+// came to work elsewhere is destroyed before anybody asks it, as in CreateIn.
 func LoadIn(ctx context.Context, r *Registry, c *rpc.Call, session, name string, dir *string) (*supervisor.Agent, error) {
 	a, _, err := r.Load(ctx, session, name, api.LoadSessionParams{})
 	if err != nil || dir == nil {
 		return a, err
 	}
-	if _, err := Ask(ctx, r, a, protocol.SetCwd{Cwd: *dir, Within: protocol.WithinGranted}); err != nil {
+	state, err := Ask(ctx, r, a, protocol.GetState{})
+	if err == nil {
+		var now protocol.SetCwdAnswer
+		now, err = Ask(ctx, r, a, protocol.SetCwd{Cwd: *dir})
+		if err == nil && !rights.Contains(rights.AccessiblePaths(state.Permissions.Ceiling), now.Cwd) {
+			err = fmt.Errorf("%s is outside of what it may reach", *dir)
+		}
+	}
+	if err != nil {
 		err = api.Invalid(workdirParam, "the session %s may not work there: %v", session, err)
 		if gone := r.DestroyFor(context.WithoutCancel(ctx), c, name); gone != nil {
 			return nil, gone

@@ -48,8 +48,12 @@ func (l LostCwd) records(s *transcript.State, now time.Time) []transcript.Record
 		}
 		return new(rights.Moved(*p, from, l.To))
 	}
+	grantedCwd := &l.To
+	if s.Settings.GrantedCwd == nil { // of an earlier version: it is among the paths
+		grantedCwd = nil
+	}
 	records = append(records, transcript.Settings{
-		Cwd: &l.To, Permissions: move(s.Settings.Permissions), Ceiling: move(s.Settings.Ceiling), Granted: move(s.Settings.Granted),
+		Cwd: &l.To, GrantedCwd: grantedCwd, Permissions: move(s.Settings.Permissions), Ceiling: move(s.Settings.Ceiling), Granted: move(s.Settings.Granted),
 		LostCwd: &protocol.LostCwd{Cwd: from, Node: l.Node, At: now}, At: now,
 	})
 	if void := voidAllowances(s.Allowances, from); len(void) > 0 {

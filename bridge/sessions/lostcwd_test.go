@@ -23,7 +23,7 @@ func TestLoseCwd(t *testing.T) {
 	ceiling := protocol.Permissions{Preset: "trusted", AllowedPaths: []string{"/srv"}}
 	save(t, c, "worker", 0, transcript.Settings{
 		Cwd: new("/srv/work"), Permissions: &was, Ceiling: &ceiling, Granted: &protocol.Permissions{Preset: "trusted", AllowedPaths: []string{"/srv/work"}},
-		CwdLost: new(protocol.CwdLostFresh),
+		GrantedCwd: new("/srv"), CwdLost: new(protocol.CwdLostFresh),
 	})
 	inside, outside := protocol.Allowance{Tool: "bash", Action: protocol.ActionExecute, Dir: "/srv/work/sub"}, protocol.Allowance{Tool: "bash", Action: protocol.ActionExecute, Dir: "/srv/data"}
 	var changed []string
@@ -62,7 +62,7 @@ func TestLoseCwd(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := s.Settings
-	if protocol.Value(now.Cwd) != "/home/new" || now.LostCwd == nil || now.LostCwd.Cwd != "/srv/work" || now.LostCwd.Node != "a" || protocol.Value(now.CwdLost) != "fresh" || s.Open != nil {
+	if protocol.Value(now.Cwd) != "/home/new" || protocol.Value(now.GrantedCwd) != "/home/new" || now.LostCwd == nil || now.LostCwd.Cwd != "/srv/work" || now.LostCwd.Node != "a" || protocol.Value(now.CwdLost) != "fresh" || s.Open != nil {
 		t.Errorf("it is %+v, with the turn %v", now, s.Open)
 	}
 	want := []protocol.Permissions{

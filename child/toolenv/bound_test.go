@@ -4,12 +4,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"nexus.internal/child/toolenv"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 )
 
 // Within what is held, a change only narrows; within what the owner granted, it goes
@@ -57,7 +59,8 @@ func TestBounds(t *testing.T) {
 		{"hosts, once a tool is given back", set(protocol.WithinGranted, with(func(p *protocol.Permissions) {
 			p.DisabledTools, p.Network = []string{"job_start", "shell", "web_fetch"}, []string{"*.evil.test"}
 		})), true},
-		{"its own directory", set(protocol.WithinHeld, with(func(p *protocol.Permissions) { p.AllowedPaths = []string{s.dir} })), false},
+		{"its own directory, which the owner may take back", set(protocol.WithinHeld, with(func(p *protocol.Permissions) { p.AllowedPaths = []string{s.dir} })), true},
+		{"the same, up to the grant", set(protocol.WithinGranted, with(func(p *protocol.Permissions) { p.AllowedPaths = []string{s.dir + "/sub"} })), true},
 		{"down", move(protocol.WithinHeld, s.dir+"/sub"), false},
 		{"out", move(protocol.WithinHeld, s.outside), true},
 		{"up", move(protocol.WithinHeld, filepath.Dir(s.dir)), true},
@@ -88,6 +91,80 @@ func TestBounds(t *testing.T) {
 		}
 		if diff := cmp.Diff(before.Permissions, s.Rights().Permissions); err != nil && (diff != "" || s.Rights().Cwd != before.Cwd) {
 			t.Errorf("%s: it was refused and has changed something\n%s", step.name, diff)
+		}
+	}
+}
+
+// Of the directory and the allowed paths neither stands for the other: once the owner replaces one of them, nothing is
+// left of it by what was changed within a bound before.
+func TestBoundsOfTheDirectory(t *testing.T) {
+	for _, b := range []protocol.Bound{protocol.WithinHeld, protocol.WithinGranted} {
+		s := newSite(t, protocol.Permissions{Preset: "trusted"})
+		sub := s.dir + "/sub"
+		if err := os.Mkdir(sub, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		refused := func(what string, err error) {
+			t.Helper()
+			if _, beyond := errors.AsType[*toolenv.BeyondError](err); !beyond {
+				t.Errorf("within %s: %s: %v", b, what, err)
+			}
+		}
+		allow := func(b protocol.Bound, paths ...string) error {
+			return s.SetPermissions(protocol.Permissions{Preset: "trusted", AllowedPaths: append([]string{}, paths...)}, b)
+		}
+		for _, err := range []error{allow(protocol.WithinCeiling, s.outside), allow(b, s.outside), allow(b)} {
+			if err != nil {
+				t.Fatalf("within %s: what the owner allowed, and less: %v", b, err)
+			}
+		}
+		refused("the directory among the allowed paths", allow(b, s.dir))
+		refused("what lies in it", allow(b, sub))
+		if err := allow(protocol.WithinCeiling, s.outside); err != nil {
+			t.Fatal(err)
+		}
+		refused("to an allowed path", s.SetCwd(s.outside, b))
+		if err := s.SetCwd(sub, b); err != nil {
+			t.Errorf("within %s: down: %v", b, err)
+		}
+		if err := s.SetCwd(s.dir, b); (err == nil) != (b == protocol.WithinGranted) {
+			t.Errorf("within %s: up again to where the owner had it work: %v", b, err)
+		}
+		if err := errors.Join(allow(protocol.WithinCeiling), s.SetCwd(sub, protocol.WithinCeiling)); err != nil {
+			t.Fatal(err)
+		}
+		refused("where it worked before", allow(b, s.dir))
+		refused("up to there", s.SetCwd(s.dir, b))
+		if diff := cmp.Diff([]string{sub}, rights.AccessiblePaths(s.State().Ceiling)); diff != "" {
+			t.Errorf("within %s: -want +reachable\n%s", b, diff)
+		}
+	}
+}
+
+// What an earlier version granted has the directory of then among its paths.
+func TestGrantOfAnEarlierVersion(t *testing.T) {
+	dir, lib, sub := t.TempDir(), t.TempDir(), ""
+	if sub = dir + "/sub"; os.Mkdir(sub, 0o777) != nil {
+		t.Fatal("no directory to move to")
+	}
+	for version, cwd := range map[string]string{"earlier": "", "this": dir} {
+		env, err := toolenv.Open(toolenv.Options{
+			Cwd: sub, Permissions: protocol.Permissions{Preset: "sandboxed", AllowedPaths: []string{lib}}, Restored: true,
+			Granted: &protocol.Permissions{Preset: "trusted", AllowedPaths: []string{dir, lib}}, GrantedCwd: cwd,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{dir, lib}
+		if cwd == "" {
+			cwd, want = sub, []string{lib}
+		}
+		slices.Sort(want)
+		if held := env.Rights(); held.GrantedCwd != cwd || !slices.Equal(held.Granted.AllowedPaths, want) || held.Granted.Preset != "trusted" {
+			t.Errorf("of %s version: %+v", version, held)
+		}
+		if err := env.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

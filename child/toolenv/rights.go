@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"nexus.internal/child/permission"
 	"nexus.internal/child/tool/file"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/rights"
@@ -17,6 +16,7 @@ import (
 type Rights struct {
 	Permissions protocol.Permissions // with a built-in preset, within the ceiling
 	Granted     protocol.Permissions // by the owner's last word; see protocol.Bound
+	GrantedCwd  string               // where the owner last had it work
 	Cwd         string
 	origin      string
 }
@@ -28,7 +28,7 @@ func (env *Env) Rights() Rights {
 	}
 	env.mu.Lock()
 	defer env.mu.Unlock()
-	return Rights{env.held, env.granted, env.cwd, env.origin}
+	return Rights{env.held, env.granted, env.grantedCwd, env.cwd, env.origin}
 }
 
 // Permissions are those that hold.
@@ -41,19 +41,34 @@ func (env *Env) OutOfBounds(path string) bool { return env.currentPolicy().Block
 // Ceiling is what the permissions cannot exceed, resolved; nil for no bound.
 func (env *Env) Ceiling() *protocol.Permissions { return env.ceiling }
 
-// bound is what a change may not exceed; false if there is no bound but the
-// ceiling. env.mu is held.
-func (env *Env) bound(b protocol.Bound) (bound protocol.Permissions, bounded bool, err error) {
+// bound is what a change may not exceed: permissions, and a directory to work in or below. Neither stands for
+// the other, as the owner may replace one and leave the other: the working directory is none of the allowed
+// paths, and an allowed path is no directory to move to. bounded is false if there is no bound but the ceiling.
+// env.mu is held.
+func (env *Env) bound(b protocol.Bound) (bound protocol.Permissions, cwd string, bounded bool, err error) {
 	switch b {
 	case protocol.WithinCeiling:
-		return bound, false, nil
+		return bound, "", false, nil
 	case protocol.WithinGranted:
-		return env.granted, true, nil
+		return env.granted, env.grantedCwd, true, nil
 	case protocol.WithinHeld:
-		return env.policy(env.cwd).Ceiling(), true, nil
+		return env.held, env.cwd, true, nil
 	default:
-		return bound, false, fmt.Errorf("member \"within\" is %.64q, want held or granted", b)
+		return bound, "", false, fmt.Errorf("member \"within\" is %.64q, want held or granted", b)
 	}
+}
+
+// restoreGrant takes up what was granted to an earlier process. An earlier version, which saved no cwd, had the
+// directory of then among the paths: nobody can tell it from what was allowed besides, so no more paths are
+// granted than are held, and no other directory than the present one.
+func (env *Env) restoreGrant(granted protocol.Permissions, cwd string) {
+	if cwd == "" {
+		cwd = env.cwd
+		if granted.AllowedPaths != nil {
+			granted.AllowedPaths = rights.IntersectDirs(granted.AllowedPaths, env.held.AllowedPaths)
+		}
+	}
+	env.granted, env.grantedCwd = granted, cwd
 }
 
 // SetCwd moves to another directory, for the turns to come, which lies within b.
@@ -80,11 +95,11 @@ func (env *Env) SetCwd(dir string, b protocol.Bound) error {
 	}
 	env.mu.Lock()
 	defer env.mu.Unlock()
-	bound, bounded, err := env.bound(b)
+	_, within, bounded, err := env.bound(b)
 	if err != nil {
 		return err
 	}
-	if accessible := rights.AccessiblePaths(bound); bounded && !rights.Contains(accessible, path) {
+	if bounded && !rights.Within(within, path) {
 		return &BeyondError{Bound: b, What: []string{"the directory " + path}}
 	}
 	if env.origin != "" { // it is not the first
@@ -95,7 +110,7 @@ func (env *Env) SetCwd(dir string, b protocol.Bound) error {
 	env.cwd = path
 	env.changed()
 	if !bounded {
-		env.granted = env.policy(path).Ceiling()
+		env.granted, env.grantedCwd = env.held, path
 	}
 	return nil
 }
@@ -124,7 +139,7 @@ func (env *Env) SetPermissions(asked protocol.Permissions, b protocol.Bound) err
 	}
 	env.mu.Lock()
 	defer env.mu.Unlock()
-	bound, bounded, err := env.bound(b)
+	bound, _, bounded, err := env.bound(b)
 	if err != nil {
 		return err
 	}
@@ -139,13 +154,13 @@ func (env *Env) SetPermissions(asked protocol.Permissions, b protocol.Bound) err
 		return fmt.Errorf("with this agent's ceiling: %w", err)
 	}
 	if bounded {
-		if over := rights.Widens(permission.Policy{Permissions: resolved, Cwd: env.cwd}.Ceiling(), bound); len(over) > 0 {
+		if over := rights.Widens(resolved, bound); len(over) > 0 {
 			return &BeyondError{Bound: b, What: over}
 		}
 	}
 	env.hold(held)
 	if !bounded {
-		env.granted = env.policy(env.cwd).Ceiling()
+		env.granted = env.held
 	}
 	return nil
 }
@@ -190,7 +205,7 @@ func (env *Env) changed() {
 func (env *Env) Return(before Rights) {
 	env.mu.Lock()
 	defer env.mu.Unlock()
-	env.held, env.granted, env.cwd, env.origin = before.Permissions, before.Granted, before.Cwd, before.origin
+	env.held, env.granted, env.grantedCwd, env.cwd, env.origin = before.Permissions, before.Granted, before.GrantedCwd, before.Cwd, before.origin
 	env.changed()
 }
 
@@ -205,8 +220,7 @@ func (env *Env) Narrow(before Rights) bool {
 	env.held = before.Permissions
 	env.hold(narrowed)
 	env.granted = rights.Intersect(env.granted, before.Granted)
-	return rights.Widens(permission.Policy{Permissions: before.Permissions, Cwd: env.cwd}.Ceiling(), env.policy(env.cwd).Ceiling()) != nil ||
-		rights.Widens(before.Granted, env.granted) != nil
+	return rights.Widens(before.Permissions, env.held) != nil || rights.Widens(before.Granted, env.granted) != nil
 }
 
 // State tells what holds.

@@ -56,8 +56,10 @@ type Options struct {
 	// what exceeds it is left out.
 	Permissions protocol.Permissions
 	Ceiling     *protocol.Permissions
-	// Granted is what the owner granted earlier; nil: what holds at the start.
-	Granted *protocol.Permissions
+	// Granted is what the owner granted earlier; nil: what holds at the start. GrantedCwd is where
+	// the owner had it work then; "" of a session of an earlier version.
+	Granted    *protocol.Permissions
+	GrantedCwd string
 	// Restored says that Permissions are those that an Env held before: a
 	// path in them that has become a symbolic link since is not followed.
 	Restored bool
@@ -133,7 +135,8 @@ type Env struct {
 	cwd        string     // without symbolic links, like all paths here
 	origin     string     // cwd when the preset became what it is
 	held       protocol.Permissions
-	granted    protocol.Permissions // the directory of then is among its paths
+	granted    protocol.Permissions
+	grantedCwd string
 	allowances []protocol.Allowance
 	waiting    map[*openQuestion]struct{}
 	commands   commands
@@ -188,7 +191,7 @@ func Open(o Options) (*Env, error) {
 	env.allowances = env.policy(env.cwd).Narrow(env.allowances, isDir) // those of an earlier version
 	env.hosts = env.policy(env.cwd).Sandbox(shellName).Hosts
 	if o.Granted != nil {
-		env.granted = *o.Granted
+		env.restoreGrant(*o.Granted, o.GrantedCwd)
 	}
 	env.todo = todo.New(todo.Options{Journal: o.Journal, Saved: o.Todo})
 	builtin := append(file.Tools(file.Options{Spaces: env, Images: o.Images}), newShellTool(env))

@@ -355,7 +355,7 @@ func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *con
 		}
 		o.Permissions, o.Restored = held, true
 		if !asked && f.cwd == "" { // else what comes of it is the owner's last word
-			o.Granted = saved.Granted
+			o.Granted, o.GrantedCwd = saved.Granted, protocol.Value(saved.GrantedCwd)
 		}
 	}
 	if f.ceiling != nil {
@@ -435,9 +435,11 @@ func (a *assembly) settings(f *flags, saved transcript.Settings) []transcript.Re
 	if permissions := o.ToolEnv.Permissions(); !reflect.DeepEqual(saved.Permissions, &permissions) {
 		now.Permissions = &permissions
 	}
-	if granted := o.ToolEnv.Rights().Granted; !reflect.DeepEqual(saved.Granted, &granted) {
-		now.Granted = &granted
+	held := o.ToolEnv.Rights()
+	if !reflect.DeepEqual(saved.Granted, &held.Granted) {
+		now.Granted = &held.Granted
 	}
+	now.GrantedCwd = changed(saved.GrantedCwd, held.GrantedCwd)
 	if ceiling := o.ToolEnv.Ceiling(); !reflect.DeepEqual(saved.Ceiling, ceiling) {
 		now.Ceiling = ceiling
 	}

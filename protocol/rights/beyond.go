@@ -51,7 +51,8 @@ func Beyond(p, bound protocol.Permissions) []string {
 // of its members by others and leaves the rest: a rule for a disabled tool holds as soon as the tool
 // is no longer disabled. So each member is compared by itself, as if the others denied nothing:
 // neither a mode deny nor a blocked path of all tools stands for what bound says elsewhere. What
-// Beyond names is among it; nil if there is nothing, as of a p that is bound.
+// Beyond names is among it; nil if there is nothing, as of a p that is bound. A working directory is a member of its
+// own, which the caller compares: unlike for Beyond, it is not to be among the AllowedPaths.
 func Widens(p, bound protocol.Permissions) []string {
 	over := append(Beyond(p, bound), beyondNetwork(unruled(p), bound)...)
 	for _, tool := range bound.DisabledTools {

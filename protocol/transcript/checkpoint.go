@@ -190,6 +190,7 @@ func (s Settings) overlay(later Settings) Settings {
 	if later.Granted != nil {
 		s.Granted = later.Granted
 	}
+	choose(&s.GrantedCwd, later.GrantedCwd)
 	if later.Turns != nil {
 		s.Turns = later.Turns
 	}

@@ -53,9 +53,11 @@ type (
 		// exceed, whatever is asked for later.
 		Permissions *protocol.Permissions `json:"permissions,omitzero"`
 		Ceiling     *protocol.Permissions `json:"ceiling,omitzero"`
-		// Granted is what the owner granted: what held after the owner's last word,
-		// with the working directory of then among its paths.
-		Granted *protocol.Permissions `json:"granted,omitzero"`
+		// Granted is what the owner granted: what held after the owner's last word. GrantedCwd is
+		// where the owner last had the agent work; an earlier version did not save it, and had it among
+		// the paths of Granted.
+		Granted    *protocol.Permissions `json:"granted,omitzero"`
+		GrantedCwd *string               `json:"granted_cwd,omitzero"`
 		// ParentAgentID is the agent that created this one, and Depth how many
 		// agents are above it.
 		ParentAgentID *string `json:"parent_agent_id,omitzero"`
