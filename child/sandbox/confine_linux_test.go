@@ -71,6 +71,11 @@ func TestFiles(t *testing.T) {
 	t.Cleanup(func() { os.Remove(neighbour.Name()) })
 	write(t, neighbour.Name(), "canary")
 	shared := "/dev/shm/" + tag(t)
+	_, err = os.Stat("/sys/fs/cgroup/cgroup.procs")
+	if err != nil {
+		_, err = os.Stat("/sys/fs/cgroup/pids/cgroup.procs")
+	}
+	controlGroups := err == nil
 	for _, tt := range []struct {
 		script             string
 		trusted, sandboxed bool // does it succeed?
@@ -86,6 +91,12 @@ func TestFiles(t *testing.T) {
 		{"cat /proc/1/cmdline", true, false},
 		{"cat /proc/$PPID/cmdline", true, false},
 		{"ls /proc", true, false},
+		// The groups of processes list these; of the limits, those of the machine or the container as a whole are read.
+		{"cat $(find /sys/fs/cgroup/ -name cgroup.procs 2>/dev/null) </dev/null | grep -q .", controlGroups, false},
+		{"cat /sys/fs/cgroup/cgroup.procs || cat /sys/fs/cgroup/pids/cgroup.procs || cat /sys/fs/cgroup/unified/cgroup.procs", controlGroups, false},
+		{"ls /sys/fs/cgroup || ls /sys/fs/cgroup/pids", controlGroups, false},
+		{"for f in memory.max memory.high cpu.max pids.max memory/memory.limit_in_bytes cpu/cpu.cfs_quota_us pids/pids.max; do " +
+			"! test -e /sys/fs/cgroup/$f || cat /sys/fs/cgroup/$f || exit; done", true, true},
 		{"readlink /proc/self/exe && echo x | cat /dev/stdin", true, true},
 		{"if command -v bash; then bash -c 'cat <(echo x)'; fi", true, true},
 		{"cat $SECRET", true, false},

@@ -205,11 +205,12 @@ func within(path, dir string) bool {
 // systemPaths are the system's programs and libraries and what these need to
 // know. Of /etc only what is no secret is among them: as root, a program could
 // read it all. Of /proc there is nothing that tells of processes: others' command
-// lines hold keys, and the kernel cannot grant a program its own alone.
+// lines hold keys, and the kernel cannot grant a program its own alone. Of the control groups there are the
+// limits of the whole, which runtimes size themselves by, and no list: a group's names its processes.
 var systemPaths = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/snap",
 	"/proc/cpuinfo", "/proc/filesystems", "/proc/loadavg", "/proc/meminfo", "/proc/stat", "/proc/swaps", "/proc/uptime",
-	"/proc/version", "/proc/vmstat", "/proc/sys/fs", "/proc/sys/kernel", "/proc/sys/vm", "/sys/devices/system", "/sys/fs/cgroup", "/sys/kernel/mm",
+	"/proc/version", "/proc/vmstat", "/proc/sys/fs", "/proc/sys/kernel", "/proc/sys/vm", "/sys/devices/system", "/sys/kernel/mm",
 	"/dev/random", "/dev/urandom", "/var/lib/dpkg", "/var/cache/fontconfig",
 	"/etc/alternatives", "/etc/bash.bashrc", "/etc/ca-certificates", "/etc/debian_version", "/etc/fonts", "/etc/gitconfig",
 	"/etc/group", "/etc/host.conf", "/etc/hostname", "/etc/hosts", "/etc/inputrc", "/etc/java", "/etc/ld.so.cache",
@@ -217,6 +218,10 @@ var systemPaths = []string{
 	"/etc/lsb-release", "/etc/machine-id", "/etc/mime.types", "/etc/nsswitch.conf", "/etc/os-release", "/etc/passwd",
 	"/etc/pki", "/etc/profile", "/etc/profile.d", "/etc/protocols", "/etc/python3", "/etc/resolv.conf", "/etc/services",
 	"/etc/shells", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/terminfo", "/etc/timezone", "/etc/vimrc",
+	"/sys/fs/cgroup/cgroup.controllers", "/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpuset.cpus.effective", "/sys/fs/cgroup/memory.current",
+	"/sys/fs/cgroup/memory.high", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.swap.max", "/sys/fs/cgroup/pids.max",
+	"/sys/fs/cgroup/cpu/cpu.cfs_period_us", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.shares", "/sys/fs/cgroup/cpuset/cpuset.cpus",
+	"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes", "/sys/fs/cgroup/pids/pids.max", // version 1
 }
 
 // devices are the files outside of ReadWrite that may be written to.
