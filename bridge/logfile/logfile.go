@@ -45,7 +45,7 @@ type Log struct {
 
 // Open returns the log at path, which goes on where it was left. The directory
 // exists; the files are made with mode 0600, and have it. What is no plain file
-// is refused, and so are links.
+// is refused, and so are links and the files of other users.
 func Open(path string, o Options) (*Log, error) {
 	l := &Log{path: path, o: o}
 	l.mu.Lock()
@@ -163,6 +163,8 @@ func prepare(file *os.File) error {
 	switch {
 	case err != nil:
 		return err
+	case !safefile.Ours(info): // who may give it any mode again, and has it open perhaps
+		return fmt.Errorf("%s is another user's: choose another file", file.Name())
 	case info.Mode().Perm() != 0o600:
 		if err := file.Chmod(0o600); err != nil {
 			return err

@@ -75,6 +75,35 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
+// Root can open the file of another user, who could read what root writes there.
+func TestOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	path := filepath.Join(t.TempDir(), "nexus.log")
+	log := open(t, path)
+	defer log.Close()
+	if err := errors.Join(os.WriteFile(path, []byte("theirs\n"), 0o666), os.Chmod(path, 0o666), os.Chown(path, 12345, -1)); err != nil {
+		t.Fatal(err)
+	}
+	want := path + " is another user's: choose another file"
+	if _, err := logfile.Open(path, logfile.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("it was opened: %v", err)
+	}
+	if err := os.Rename(path, path+"-there"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(log.Write([]byte("ours\n")), os.Rename(path+"-there", path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Write([]byte("x\n")); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a line was written to one that came later: %v", err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o666 || read(t, path) != "theirs\n" {
+		t.Errorf("it has changed: %v, %v", info.Mode(), err)
+	}
+}
+
 // A line that there is no room for leaves no part of itself, and the next one has
 // room again.
 func TestNoRoom(t *testing.T) {
