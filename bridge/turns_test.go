@@ -11,6 +11,7 @@ import (
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
@@ -220,6 +221,48 @@ func TestQueueFull(t *testing.T) {
 		t.Fatal("neither send was refused")
 	}
 	wantError(t, s.err, jsonrpc.CodeUnavailable, "QUEUE_FULL", 200)
+}
+
+// What a key for less sends leaves places to the full key.
+func TestQueueOfAKeyForLess(t *testing.T) {
+	r := rigged(t, plays(supervisortest.UntilAborted))
+	r.create("a")
+	running := r.begin("a", "run")
+	key, _ := r.scoped(auth.ScopeAgent, "a")
+	for range 2 {
+		items := make([]string, 100)
+		for i := range items {
+			items[i] = `{"jsonrpc":"2.0","method":"send","params":{"content":"x"}}`
+		}
+		r.post("/agent/a", "["+strings.Join(items, ",")+"]", "Authorization", key)
+	}
+	r.queued("a", 32)
+	_, body := r.post("/agent/a", `{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"x"}}`, "Authorization", key)
+	if !strings.Contains(body, "QUEUE_FULL") || !strings.Contains(body, "32 prompts wait on behalf of this key or agent") {
+		t.Errorf("one more of the key: %s", body)
+	}
+	_, body = r.post("/agent/a", `{"jsonrpc":"2.0","id":1,"method":"execute_task","params":{"task_type":"testing","prompt":"x"}}`, "Authorization", key)
+	if !strings.Contains(body, "QUEUE_FULL") {
+		t.Errorf("a task of the key: %s", body)
+	}
+	waiting := r.sendAsync("a", api.SendParams{Content: "x", RequestID: new("waits")})
+	r.queued("a", 33)
+	steered := r.sendAsync("a", api.SendParams{Content: "x", RequestID: new("steer"), WhenBusy: new(api.WhenBusySteer)})
+	if s := r.await(running); !s.result.Cancelled {
+		t.Errorf("the turn that was steered away: got %+v, want it cancelled", s)
+	}
+	for id, done := range map[string]<-chan sent{"steer": steered, "waits": waiting} {
+		for {
+			got, err := client.Do(r.ctx(), r.client, "a", api.Cancel, api.CancelParams{RequestID: id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Cancelled {
+				break
+			}
+		}
+		r.await(done)
+	}
 }
 
 func TestTurnTimeout(t *testing.T) {

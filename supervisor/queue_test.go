@@ -64,6 +64,37 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
+// Those that have but a share of a queue leave a quarter of it to the owner, also in bytes; one of them has half of it.
+func TestQueueLeavesRoomToTheOwner(t *testing.T) {
+	run(t, always(supervisortest.Play{Prompt: slow}), func(h *house) {
+		large := strings.Repeat("x", 1<<20)
+		for _, text := range []string{"", large} {
+			a := h.start("alice" + text[:min(1, len(text))])
+			h.prompt(a, "running", "")
+			most := supervisor.DefaultQueueLimit
+			if text != "" {
+				most = 8 // MiB
+			}
+			accepted := func(limited string) (n int) {
+				for {
+					_, err := a.Prompt(h.Context(), protocol.Prompt{Message: text}, supervisor.PromptOptions{Limited: limited})
+					if errors.Is(err, supervisor.ErrQueueFull) {
+						return n
+					}
+					if err != nil {
+						h.Fatal(err)
+					}
+					n++
+				}
+			}
+			got := []int{accepted("key a"), accepted("key b"), accepted("key c"), accepted("")}
+			if want := []int{most / 2, most / 4, 0, most / 4}; !slices.Equal(got, want) {
+				h.Errorf("with %d bytes: %v were accepted, want %v", len(text), got, want)
+			}
+		}
+	})
+}
+
 // What waits is bounded by its size, too: for one agent, and for all of them but
 // those that can begin at once.
 func TestQueueIsBoundedInSize(t *testing.T) {

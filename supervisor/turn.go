@@ -62,6 +62,9 @@ type PromptOptions struct {
 	// Hold keeps the turns that wait from beginning once this one has ended, until a prompt with
 	// Next is accepted or Release is called, which must be.
 	Hold bool
+	// Limited names on whose behalf the prompt comes, if that has but a share of the places: half of
+	// them, and three quarters together with all others that are limited; "" may have all.
+	Limited string
 	// Check, unless nil, is asked by Delegate before an attempt that had to wait begins.
 	// What begins as soon as it is accepted is not checked.
 	Check TurnCheck
@@ -114,6 +117,7 @@ type Turn struct {
 	id     string
 	digest [sha256.Size]byte // of the prompt's content
 	retry  bool
+	of     string        // PromptOptions.Limited
 	done   chan struct{} // closed when result is recorded and published
 
 	agent *Agent
@@ -150,7 +154,7 @@ type Turn struct {
 }
 
 func (s *agentState) newTurn(p protocol.Prompt, digest [sha256.Size]byte, o PromptOptions) *Turn {
-	t := &Turn{agent: s.agent, id: p.ID, digest: digest, retry: o.Retry, prompt: p, hold: o.Hold, done: make(chan struct{})}
+	t := &Turn{agent: s.agent, id: p.ID, digest: digest, retry: o.Retry, of: o.Limited, prompt: p, hold: o.Hold, done: make(chan struct{})}
 	t.limit, t.late = timed(s.limits, o)
 	return t
 }

@@ -1,6 +1,8 @@
 package supervisor
 
 import (
+	"fmt"
+	"iter"
 	"slices"
 	"time"
 )
@@ -38,16 +40,49 @@ func (q *turnQueue) all() []*Turn {
 	return append([]*Turn{q.current}, q.waiting...)
 }
 
-// bytes is how much the prompts count that wait or are being recorded, in bytes.
-func (q *turnQueue) bytes() int {
-	n := 0
-	for _, t := range q.waiting {
-		n += t.size
-	}
-	for _, t := range q.recording {
-		n += t.size
+// queued is what waits or is being recorded, as it counts.
+type queued struct{ turns, bytes int }
+
+// of is what waits or is being recorded of the turns that count.
+func (q *turnQueue) of(counts func(*Turn) bool) (n queued) {
+	for _, turns := range [][]*Turn{q.waiting, q.recording} {
+		for _, t := range turns {
+			if counts(t) {
+				n.turns++
+				n.bytes += t.size
+			}
+		}
 	}
 	return n
+}
+
+// shares are what limits a turn of that Limited: all that waits, what waits of all that are limited, and of that one.
+func (q *turnQueue) shares(limited string) iter.Seq[share] {
+	return func(yield func(share) bool) {
+		_ = yield(share{"for the agent", q.of(func(*Turn) bool { return true }), 4}) && limited != "" &&
+			yield(share{"on behalf of keys for less and agents", q.of(func(t *Turn) bool { return t.of != "" }), 3}) &&
+			yield(share{"on behalf of this key or agent", q.of(func(t *Turn) bool { return t.of == limited }), 2})
+	}
+}
+
+// share is a part of a queue.
+type share struct {
+	whose    string
+	has      queued
+	quarters int // of the queue
+}
+
+// most is the share of a bound: all of one that cannot be divided.
+func (s share) most(bound int) int { return bound - bound/4*(4-s.quarters) }
+
+// room says which share has no place for one more turn; nil if there is one in each.
+func (q *turnQueue) room(limited string, limit int) error {
+	for s := range q.shares(limited) {
+		if most := s.most(limit); s.has.turns >= most {
+			return fmt.Errorf("%w: %d prompts wait %s, and more may not", ErrQueueFull, s.has.turns, s.whose)
+		}
+	}
+	return nil
 }
 
 // beingRecorded returns what is closed when the turn of that id is recorded, or is not to

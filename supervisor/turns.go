@@ -30,8 +30,10 @@ func (s *agentState) admit(p protocol.Prompt, digest [sha256.Size]byte, o Prompt
 		return nil, false, s.failed()
 	case o.WhenBusy == Reject && s.turns.occupied():
 		return nil, false, ErrBusy
-	case o.WhenBusy != Next && s.turns.queued() >= s.agent.spec.QueueLimit:
-		return nil, false, ErrQueueFull
+	case o.WhenBusy != Next:
+		if err := s.turns.room(o.Limited, s.agent.spec.QueueLimit); err != nil {
+			return nil, false, err
+		}
 	}
 	t = s.newTurn(p, digest, o)
 	if err := s.reserve(t); err != nil {

@@ -50,9 +50,9 @@ func (m *agentMethods) sendFirst(ctx context.Context, c *rpc.Call, a *supervisor
 	var err error
 	switch {
 	case !protocol.Value(p.WaitForInitialResponse):
-		_, err = prompt(ctx, a, first)
+		_, err = prompt(ctx, c, a, first)
 	case c.By.Agent != nil:
-		answer, err = m.turns.delegate(ctx, a, *c.By.Agent, first, nil)
+		answer, err = m.turns.delegate(ctx, c, a, first, nil)
 	default:
 		answer, err = m.turns.sendTo(ctx, c, a, first, nil)
 	}

@@ -31,7 +31,7 @@ func (m *turnMethods) sendFor(ctx context.Context, c *rpc.Call, p api.SendParams
 		}
 		defer end()
 	}
-	return m.delegate(ctx, a, *c.By.Agent, p, peerCheck{m.agents.Access(), c.By, a})
+	return m.delegate(ctx, c, a, p, peerCheck{m.agents.Access(), c.By, a})
 }
 
 // peerCheck is whether an agent may send to another one.
@@ -49,11 +49,12 @@ func (c peerCheck) CheckTurn(ctx context.Context) error { return c.access.CheckP
 // that nobody waits for any more is cancelled. One that has to wait is checked, unless
 // check is nil, when it is to begin.
 func (m *turnMethods) delegate(
-	ctx context.Context, a *supervisor.Agent, from supervisor.Caller, p api.SendParams, check supervisor.TurnCheck,
+	ctx context.Context, c *rpc.Call, a *supervisor.Agent, p api.SendParams, check supervisor.TurnCheck,
 ) (api.SendResult, error) {
+	from := *c.By.Agent
 	// An agent does not choose for whom its messages are taken.
 	p.Source, p.SourceAgentID = new(sourceAgent), &from.AgentID
-	prompt, options := promptOf(p)
+	prompt, options := promptOf(c, p)
 	options.Check = check
 	outcome, err := a.Delegate(ctx, from, prompt, options)
 	sent, err := sendResult(outcome, agents.Destroyed(a.ID(), err))

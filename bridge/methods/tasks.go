@@ -100,7 +100,7 @@ func (m *taskMethods) executeBy(ctx context.Context, c *rpc.Call, a *supervisor.
 		p.RequestID = nil
 		done, err := task.Own(ctx, m.tasks, c, task.OwnTask{ID: id, Method: api.ExecuteTask.Name, Params: p}, ofRole{m.agents, c, agents.Executor, protocol.Value(p.Context).CurrentDirectory},
 			func(ctx context.Context, a *supervisor.Agent) (api.ExecuteTaskResult, bool, error) {
-				result, why, err := m.tasks.Run(ctx, a, p, id)
+				result, why, err := m.tasks.Run(ctx, a, p, id, "")
 				if err == nil && (errors.Is(why, supervisor.ErrStopped) || errors.Is(why, supervisor.ErrNotFound)) {
 					err = why // its agent was stopped or destroyed: nobody cancelled the task
 				}
@@ -109,10 +109,10 @@ func (m *taskMethods) executeBy(ctx context.Context, c *rpc.Call, a *supervisor.
 		done.Result.Replayed = done.Replayed
 		return done.Result, err
 	case c.Request.IsNotification():
-		_, err := m.tasks.Begin(ctx, a, task.Prompt{ID: id, Text: task.ExecutePrompt(p, id), Timeout: task.Timeout(p.TimeoutS)})
+		_, err := m.tasks.Begin(ctx, a, task.Prompt{ID: id, Text: task.ExecutePrompt(p, id), Timeout: task.Timeout(p.TimeoutS), Limited: c.Limited()})
 		return api.ExecuteTaskResult{}, err
 	}
-	result, _, err := m.tasks.Run(ctx, a, p, id)
+	result, _, err := m.tasks.Run(ctx, a, p, id, c.Limited())
 	c.Incarnation = a.Info().Incarnation
 	if err != nil {
 		return api.ExecuteTaskResult{}, err
@@ -138,7 +138,7 @@ func (m *taskMethods) planBy(ctx context.Context, c *rpc.Call, a *supervisor.Age
 	if p.TimeoutS == nil && limit > 0 {
 		p.TimeoutS = &limit
 	}
-	e := task.Prompt{ID: id, Text: task.PlanPrompt(p, most), Timeout: task.Timeout(p.TimeoutS), Attempts: protocol.Value(p.Attempts)}
+	e := task.Prompt{ID: id, Text: task.PlanPrompt(p, most), Timeout: task.Timeout(p.TimeoutS), Attempts: protocol.Value(p.Attempts), Limited: c.Limited()}
 	ask := func(ctx context.Context, a *supervisor.Agent) (result api.CreatePlanResult, cancelled bool, err error) {
 		var cost task.Cost
 		result.Plan, cost, err = task.Ask(ctx, m.tasks, a, e, func(reply string) (api.Plan, error) { return task.ReadPlan(reply, most, limit) })

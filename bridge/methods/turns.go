@@ -32,7 +32,7 @@ func (m *turnMethods) send(ctx context.Context, c *rpc.Call, p api.SendParams, o
 // sendTo sends and waits for the answer, unless c is a notification.
 func (m *turnMethods) sendTo(ctx context.Context, c *rpc.Call, a *supervisor.Agent, p api.SendParams, out *rpc.Stream) (sent api.SendResult, err error) {
 	onDisconnect := protocol.Value(p.OnDisconnect)
-	turn, err := prompt(ctx, a, p)
+	turn, err := prompt(ctx, c, a, p)
 	if err != nil {
 		return api.SendResult{}, err
 	}
@@ -78,8 +78,8 @@ func (m *turnMethods) left(ctx context.Context, id string, turn *supervisor.Turn
 	}
 }
 
-func prompt(ctx context.Context, a *supervisor.Agent, p api.SendParams) (*supervisor.Turn, error) {
-	prompt, options := promptOf(p)
+func prompt(ctx context.Context, c *rpc.Call, a *supervisor.Agent, p api.SendParams) (*supervisor.Turn, error) {
+	prompt, options := promptOf(c, p)
 	turn, err := a.Prompt(ctx, prompt, options)
 	if errors.Is(err, supervisor.ErrDraining) {
 		err = rpc.ErrNotAccepted
@@ -88,14 +88,14 @@ func prompt(ctx context.Context, a *supervisor.Agent, p api.SendParams) (*superv
 }
 
 // promptOf is a send as the supervisor takes it.
-func promptOf(p api.SendParams) (protocol.Prompt, supervisor.PromptOptions) {
+func promptOf(c *rpc.Call, p api.SendParams) (protocol.Prompt, supervisor.PromptOptions) {
 	prompt := protocol.Prompt{ID: protocol.Value(p.RequestID), Message: p.Content, Attachments: protocol.Value(p.Attachments)}
 	prompt.Source, prompt.SourceAgentID = protocol.Value(p.Source), protocol.Value(p.SourceAgentID)
 	if prompt.ID == "" {
 		prompt.ID = uuid.NewString()
 	}
 	// Rounded up: 0 would mean no limit at all.
-	options := supervisor.PromptOptions{Timeout: time.Duration(math.Ceil(protocol.Value(p.TimeoutS) * float64(time.Second)))}
+	options := supervisor.PromptOptions{Limited: c.Limited(), Timeout: time.Duration(math.Ceil(protocol.Value(p.TimeoutS) * float64(time.Second)))}
 	options.Retry = protocol.Value(p.OnCrash) == api.OnCrashRetry
 	switch protocol.Value(p.WhenBusy) {
 	case api.WhenBusyReject:

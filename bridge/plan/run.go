@@ -348,7 +348,7 @@ func (w *work) Do(ctx context.Context, st Start, t api.PlanTask, needs []api.Pla
 	var done api.ExecuteTaskResult
 	var why error
 	if err == nil {
-		done, why, err = r.o.Tasks.Run(ctx, a, taskOf(w.params, t, needs), st.RequestID)
+		done, why, err = r.o.Tasks.Run(ctx, a, taskOf(w.params, t, needs), st.RequestID, "")
 	}
 	switch {
 	case ctx.Err() != nil && err != nil:

@@ -127,19 +127,30 @@ func (r *Router) writeAudit(c *Call, status string, code jsonrpc.Code) bool {
 	return err == nil
 }
 
-// auditLog is the log for a principal that is about to write n bytes. Agents that one agent
-// created, and those that these created, are one principal with it: else an agent would have
-// as much of the log as it creates agents.
+// auditLog is the log for a principal that is about to write n bytes.
 func (r *Router) auditLog(by Principal, n int) *logfile.Log {
+	if name := r.limited(by); name != "" {
+		return r.o.Audit.Limited(name, n)
+	}
+	return r.o.Audit.Full()
+}
+
+// limited names a principal that has but a share of what all callers have; "" for a full key, which has
+// all. Agents that one agent created, and those that these created, are one principal with it: else an
+// agent would have as much as it creates agents.
+func (r *Router) limited(by Principal) string {
 	switch {
 	case by.Agent != nil:
-		return r.o.Audit.Limited("agent "+r.o.Access.Root(by.Agent.AgentID), n)
+		return "agent " + r.o.Access.Root(by.Agent.AgentID)
 	case by.Grant.Scope != auth.ScopeFull:
-		return r.o.Audit.Limited("key "+by.Grant.ID, n)
+		return "key " + by.Grant.ID
 	default:
-		return r.o.Audit.Full()
+		return ""
 	}
 }
+
+// Limited names the caller if it has but a share of what all callers have; "" for a full key.
+func (c *Call) Limited() string { return c.router.limited(c.By) }
 
 // audited are the parameters of a call that its row lets a line have: the texts, with what
 // its handler noted, and the rules, nil if it gives none.

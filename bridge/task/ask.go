@@ -137,6 +137,6 @@ func askOnce[T any](ctx context.Context, r *Runner, a *supervisor.Agent, e Promp
 		}
 		c.Repaired = true
 		how = supervisor.PromptOptions{WhenBusy: supervisor.Next}
-		e = Prompt{ID: SecondTurn(e.ID), Text: RepairPrompt(err), Timeout: left}
+		e = Prompt{ID: SecondTurn(e.ID), Text: RepairPrompt(err), Timeout: left, Limited: e.Limited}
 	}
 }

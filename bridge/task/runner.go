@@ -115,14 +115,14 @@ func (r *Runner) Cancel(ctx context.Context, agent, id string) (cancelled bool, 
 }
 
 // Run has an agent do a task, in one turn or two. why is the reason of one
-// that was cancelled.
-func (r *Runner) Run(ctx context.Context, a *supervisor.Agent, p api.ExecuteTaskParams, id string) (result api.ExecuteTaskResult, why, err error) {
+// that was cancelled. limited is that of [supervisor.PromptOptions].
+func (r *Runner) Run(ctx context.Context, a *supervisor.Agent, p api.ExecuteTaskParams, id, limited string) (result api.ExecuteTaskResult, why, err error) {
 	result = api.ExecuteTaskResult{
 		Status:   api.TaskCancelled,
 		Output:   api.TaskOutput{FilesModified: []string{}, FilesCreated: []string{}},
 		Metadata: api.TaskMetadata{AgentID: a.ID(), RequestID: id},
 	}
-	prompt := Prompt{ID: id, Text: ExecutePrompt(p, id), Timeout: Timeout(p.TimeoutS), Attempts: protocol.Value(p.Attempts)}
+	prompt := Prompt{ID: id, Text: ExecutePrompt(p, id), Timeout: Timeout(p.TimeoutS), Attempts: protocol.Value(p.Attempts), Limited: limited}
 	answer, cost, err := Ask(ctx, r, a, prompt, func(reply string) (Answer, error) { return ReadAnswer(reply, id) })
 	if err != nil {
 		return result, nil, err
@@ -157,6 +157,8 @@ type Prompt struct {
 	// Attempts is how often it is put where the agent crashes or its model cannot be reached; 0
 	// is once.
 	Attempts int
+	// Limited is that of [supervisor.PromptOptions].
+	Limited string
 }
 
 // cost is what an Prompt took.
@@ -176,7 +178,7 @@ func (r *Runner) Begin(ctx context.Context, a *supervisor.Agent, e Prompt) (*sup
 }
 
 func (r *Runner) beginTurn(ctx context.Context, a *supervisor.Agent, e Prompt, o supervisor.PromptOptions) (*supervisor.Turn, error) {
-	o.Timeout = e.Timeout
+	o.Timeout, o.Limited = e.Timeout, e.Limited
 	turn, err := a.Prompt(ctx, protocol.Prompt{ID: e.ID, Message: e.Text}, o)
 	return turn, agents.Destroyed(a.ID(), err)
 }
