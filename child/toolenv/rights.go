@@ -61,7 +61,7 @@ func (env *Env) bound(b protocol.Bound) (bound protocol.Permissions, cwd string,
 // restoreGrant takes up what was granted to an earlier process. An earlier version, which saved no cwd, had the
 // directory of then among the paths: nobody can tell it from what was allowed besides, so no more paths are
 // granted than are held, and no other directory than the present one.
-func (env *Env) restoreGrant(granted protocol.Permissions, cwd string) {
+func restoreGrant(env *Env, granted protocol.Permissions, cwd string) {
 	if cwd == "" {
 		cwd = env.cwd
 		if granted.AllowedPaths != nil {

@@ -191,7 +191,7 @@ func Open(o Options) (*Env, error) {
 	env.allowances = env.policy(env.cwd).Narrow(env.allowances, isDir) // those of an earlier version
 	env.hosts = env.policy(env.cwd).Sandbox(shellName).Hosts
 	if o.Granted != nil {
-		env.restoreGrant(*o.Granted, o.GrantedCwd)
+		restoreGrant(env, *o.Granted, o.GrantedCwd)
 	}
 	env.todo = todo.New(todo.Options{Journal: o.Journal, Saved: o.Todo})
 	builtin := append(file.Tools(file.Options{Spaces: env, Images: o.Images}), newShellTool(env))
