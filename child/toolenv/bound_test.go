@@ -143,9 +143,10 @@ func TestBoundsOfTheDirectory(t *testing.T) {
 
 // What an earlier version granted has the directory of then among its paths.
 func TestGrantOfAnEarlierVersion(t *testing.T) {
-	dir, lib, sub := t.TempDir(), t.TempDir(), ""
-	if sub = dir + "/sub"; os.Mkdir(sub, 0o777) != nil {
-		t.Fatal("no directory to move to")
+	dir, lib := t.TempDir(), t.TempDir()
+	sub := dir + "/sub"
+	if err := os.Mkdir(sub, 0o777); err != nil {
+		t.Fatal(err)
 	}
 	for version, cwd := range map[string]string{"earlier": "", "this": dir} {
 		env, err := toolenv.Open(toolenv.Options{
