@@ -197,7 +197,13 @@ func (a *Agent) record(t *Turn) error {
 // *StartError, *CommandError, ErrFailed, ErrStopped, ErrQueueFull (256 are under way),
 // ErrDraining, ErrNotFound, and that of ctx.
 func Do[R any](ctx context.Context, a *Agent, c protocol.Request[R]) (R, error) {
-	response, err := a.do(ctx, c, nil)
+	return DoLimited(ctx, a, c, "")
+}
+
+// DoLimited is Do on behalf of somebody who has but a share of those that may be under way, as with
+// PromptOptions.Limited.
+func DoLimited[R any](ctx context.Context, a *Agent, c protocol.Request[R], limited string) (R, error) {
+	response, err := a.do(ctx, c, limited, nil)
 	if err != nil {
 		var none R
 		return none, err
@@ -218,12 +224,12 @@ type request interface {
 // do gives the child a command and returns its response, unless that is a refusal.
 // Unless nil, check is called in the update that submits the command; its error refuses
 // it.
-func (a *Agent) do(ctx context.Context, c request, check func(*agentState) error) (protocol.Response, error) {
+func (a *Agent) do(ctx context.Context, c request, limited string, check func(*agentState) error) (protocol.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return protocol.Response{}, err
 	}
 	answered := make(chan answer, 1) // one answer fits, so nobody waits to give it
-	q := &call{command: c.WithID(a.sup.nextID()), deliver: func(r answer) { answered <- r }}
+	q := &call{command: c.WithID(a.sup.nextID()), of: limited, deliver: func(r answer) { answered <- r }}
 	var err error
 	a.update(func(s *agentState) []effect {
 		err = s.submit(q, check)
@@ -246,11 +252,11 @@ func (a *Agent) do(ctx context.Context, c request, check func(*agentState) error
 
 // submit has the child given a command once it can be.
 func (s *agentState) submit(q *call, check func(*agentState) error) error {
-	switch {
-	case s.closed != nil:
+	if s.closed != nil {
 		return s.closed
-	case s.calls.full():
-		return ErrQueueFull
+	}
+	if err := s.calls.room(q.of); err != nil {
+		return err
 	}
 	if check != nil {
 		if err := check(s); err != nil {

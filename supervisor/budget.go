@@ -49,10 +49,8 @@ func (b *promptBudget) Release(size int) { b.bytes.Add(-int64(size)) }
 // what is full.
 func (s *agentState) reserve(t *Turn) error {
 	size := sizeOf(t.prompt)
-	for share := range s.turns.shares(t.of) {
-		if most := share.most(maxWaiting); share.has.bytes+size > most {
-			return fmt.Errorf("%w: what waits %s has %d bytes, and more than %d may not", ErrQueueFull, share.whose, share.has.bytes, most)
-		}
+	if err := s.turns.roomFor(t.of, size); err != nil {
+		return err
 	}
 	idle := s.state == Ready && !s.turns.occupied()
 	if err := s.agent.sup.budget.Reserve(size, idle); err != nil {

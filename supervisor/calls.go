@@ -22,6 +22,7 @@ const maxInFlight = 4
 // update of the agent, and must not block.
 type call struct {
 	command protocol.Command // with our id
+	of      string           // as PromptOptions.Limited
 	deliver func(answer)
 }
 
@@ -44,7 +45,17 @@ func newCalls() calls {
 
 func (c *calls) restart() { clear(c.inFlight) }
 
-func (c *calls) full() bool { return len(c.pending) >= maxPending }
+// room says which share has no place for one more; nil if there is one in each.
+func (c *calls) room(limited string) error {
+	return room(limited, 1, maxPending, "requests are under way", func(counts func(string) bool) (n int) {
+		for _, q := range c.pending {
+			if counts(q.of) {
+				n++
+			}
+		}
+		return n
+	})
+}
 
 func (c *calls) idle() bool { return len(c.pending) == 0 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,6 +110,39 @@ func (h *house) passesBy(a *supervisor.Agent) {
 		h.Errorf("Abort: %v, %v", cancelled, err)
 	}
 	h.outcome(turn, supervisor.Cancelled)
+}
+
+// Those that have but a share of the requests under way leave some to the owner.
+func TestRequestsLeaveRoomToTheOwner(t *testing.T) {
+	compacts := func(_ *supervisortest.Child, c protocol.Command) bool { return c.Name() == "compact" } // and never answers
+	run(t, always(supervisortest.Play{Command: compacts}), func(h *house) {
+		a := h.start("alice")
+		ctx, cancel := context.WithTimeout(h.Context(), time.Second)
+		defer cancel()
+		var got []int
+		for _, limited := range []string{"key a", "key b", "key c", ""} {
+			refused := make(chan error, 300)
+			for range cap(refused) {
+				go func() {
+					_, err := supervisor.DoLimited(ctx, a, protocol.Compact{}, limited)
+					refused <- err
+				}()
+			}
+			synctest.Wait()
+			n := len(refused)
+			for range n {
+				if err := <-refused; !errors.Is(err, supervisor.ErrQueueFull) {
+					h.Errorf("%s: %v, want ErrQueueFull", limited, err)
+				}
+			}
+			got = append(got, cap(refused)-n)
+		}
+		if want := []int{128, 64, 0, 64}; !slices.Equal(got, want) {
+			h.Errorf("%v are under way, want %v", got, want)
+		}
+		synctest.Wait()
+		<-ctx.Done()
+	})
 }
 
 // Who gives up waiting makes no room: the child owes the answer all the same.

@@ -133,7 +133,7 @@ func (a *Agent) PermissionRequests() (waiting []protocol.PermissionRequest) {
 // errors are those of Do.
 func (a *Agent) RespondPermission(ctx context.Context, r protocol.PermissionResponse) error {
 	var ended <-chan string
-	_, err := a.do(ctx, r, func(s *agentState) (err error) {
+	_, err := a.do(ctx, r, "", func(s *agentState) (err error) {
 		if s.inc == nil {
 			return ErrNoRequest
 		}

@@ -122,7 +122,7 @@ func TestQueueIsBoundedInSize(t *testing.T) {
 			}
 			h.prompt(a, "waits, too", large)
 		}
-		refused(agents[0], "has 8388608 bytes")
+		refused(agents[0], "8388608 bytes of prompts wait for the agent")
 		h.prompt(idle, "runs", "at once")
 		refused(idle, "all agents")
 		if cancelled, err := agents[0].Abort(h.Context(), "waits"); !cancelled || err != nil {

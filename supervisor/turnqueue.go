@@ -1,8 +1,6 @@
 package supervisor
 
 import (
-	"fmt"
-	"iter"
 	"slices"
 	"time"
 )
@@ -40,49 +38,30 @@ func (q *turnQueue) all() []*Turn {
 	return append([]*Turn{q.current}, q.waiting...)
 }
 
-// queued is what waits or is being recorded, as it counts.
-type queued struct{ turns, bytes int }
+// room says which share has no place for one more turn; nil if there is one in each.
+func (q *turnQueue) room(limited string, limit int) error {
+	return room(limited, 1, limit, "prompts wait", func(counts func(string) bool) int {
+		return q.sum(counts, func(*Turn) int { return 1 })
+	})
+}
 
-// of is what waits or is being recorded of the turns that count.
-func (q *turnQueue) of(counts func(*Turn) bool) (n queued) {
+// roomFor says which share has no room for the prompt of a turn, in bytes; nil if all have.
+func (q *turnQueue) roomFor(limited string, size int) error {
+	return room(limited, size, maxWaiting, "bytes of prompts wait", func(counts func(string) bool) int {
+		return q.sum(counts, func(t *Turn) int { return t.size })
+	})
+}
+
+// sum adds up the turns that wait or are being recorded, of those that count.
+func (q *turnQueue) sum(counts func(of string) bool, of func(*Turn) int) (n int) {
 	for _, turns := range [][]*Turn{q.waiting, q.recording} {
 		for _, t := range turns {
-			if counts(t) {
-				n.turns++
-				n.bytes += t.size
+			if counts(t.of) {
+				n += of(t)
 			}
 		}
 	}
 	return n
-}
-
-// shares are what limits a turn of that Limited: all that waits, what waits of all that are limited, and of that one.
-func (q *turnQueue) shares(limited string) iter.Seq[share] {
-	return func(yield func(share) bool) {
-		_ = yield(share{"for the agent", q.of(func(*Turn) bool { return true }), 4}) && limited != "" &&
-			yield(share{"on behalf of keys for less and agents", q.of(func(t *Turn) bool { return t.of != "" }), 3}) &&
-			yield(share{"on behalf of this key or agent", q.of(func(t *Turn) bool { return t.of == limited }), 2})
-	}
-}
-
-// share is a part of a queue.
-type share struct {
-	whose    string
-	has      queued
-	quarters int // of the queue
-}
-
-// most is the share of a bound: all of one that cannot be divided.
-func (s share) most(bound int) int { return bound - bound/4*(4-s.quarters) }
-
-// room says which share has no place for one more turn; nil if there is one in each.
-func (q *turnQueue) room(limited string, limit int) error {
-	for s := range q.shares(limited) {
-		if most := s.most(limit); s.has.turns >= most {
-			return fmt.Errorf("%w: %d prompts wait %s, and more may not", ErrQueueFull, s.has.turns, s.whose)
-		}
-	}
-	return nil
 }
 
 // beingRecorded returns what is closed when the turn of that id is recorded, or is not to

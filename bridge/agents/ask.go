@@ -1,23 +1,29 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"time"
 
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
 
 // Ask gives an agent's process one command and returns its answer.
 func Ask[R any](ctx context.Context, r *Registry, a *supervisor.Agent, command protocol.Request[R]) (R, error) {
-	return AskFor(ctx, r, a, command, r.o.CommandTimeout)
+	return ask(ctx, a, command, r.o.CommandTimeout, "")
 }
 
-// AskFor is Ask for a command that may take its time.
-func AskFor[R any](ctx context.Context, r *Registry, a *supervisor.Agent, command protocol.Request[R], patience time.Duration) (R, error) {
+// AskFor is Ask on behalf of a caller, for a command that may take its time; 0 is the usual one.
+func AskFor[R any](ctx context.Context, r *Registry, c *rpc.Call, a *supervisor.Agent, command protocol.Request[R], patience time.Duration) (R, error) {
+	return ask(ctx, a, command, cmp.Or(patience, r.o.CommandTimeout), c.Limited())
+}
+
+func ask[R any](ctx context.Context, a *supervisor.Agent, command protocol.Request[R], patience time.Duration, limited string) (R, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	answer, err := supervisor.Do(ctx, a, command)
+	answer, err := supervisor.DoLimited(ctx, a, command, limited)
 	return answer, Destroyed(a.ID(), err)
 }
 

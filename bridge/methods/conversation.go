@@ -17,7 +17,7 @@ func stateOf(ctx context.Context, r *agents.Registry, c *rpc.Call) (protocol.Sta
 	return askAgent(ctx, r, c, protocol.GetState{})
 }
 
-// askAgent is agents.Ask for the agent of a call, which is started if need be.
+// askAgent is agents.AskFor for the agent of a call, which is started if need be.
 func askAgent[R any](ctx context.Context, r *agents.Registry, c *rpc.Call, command protocol.Request[R]) (R, error) {
 	a, err := r.Resolve(ctx, c.Agent)
 	if err != nil {
@@ -25,7 +25,7 @@ func askAgent[R any](ctx context.Context, r *agents.Registry, c *rpc.Call, comma
 		return none, err
 	}
 	c.Incarnation = a.Info().Incarnation
-	return agents.Ask(ctx, r, a, command)
+	return agents.AskFor(ctx, r, c, a, command, 0)
 }
 
 func (m *conversationMethods) tokens(ctx context.Context, c *rpc.Call, _ api.None) (api.GetTokensResult, error) {
@@ -88,7 +88,7 @@ func (m *conversationMethods) compact(ctx context.Context, c *rpc.Call, p api.Co
 		return api.CompactResult{}, err
 	}
 	c.Incarnation = a.Info().Incarnation
-	done, err := agents.AskFor(ctx, m.agents, a, protocol.Compact{Force: protocol.Value(p.Force)}, compactPatience)
+	done, err := agents.AskFor(ctx, m.agents, c, a, protocol.Compact{Force: protocol.Value(p.Force)}, compactPatience)
 	return api.CompactResult{
 		Compacted: done.Compacted, Reason: done.Reason, Summary: done.Summary, By: done.By,
 		TokensBefore: done.TokensBefore, TokensAfter: done.TokensAfter,

@@ -49,7 +49,7 @@ func (m *mcpMethods) command(ctx context.Context, c *rpc.Call, command protocol.
 		return protocol.MCPServer{}, err
 	}
 	c.Incarnation = a.Info().Incarnation
-	answer, err := agents.AskFor(ctx, m.agents, a, command, connectPatience)
+	answer, err := agents.AskFor(ctx, m.agents, c, a, command, connectPatience)
 	if err != nil {
 		err = refusedChange(c, "server", command, err)
 	}
