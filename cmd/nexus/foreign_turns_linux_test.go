@@ -169,7 +169,7 @@ func TestProgramsAtATerminal(t *testing.T) {
 	s := newMakes(t, []string{"acp"})
 	s.createOfKind("well-acp")
 	p := atTerminal(t, s.home, s.cwd, 100, "top")
-	p.sees("nexus top · 1 agent: 1 ready", "well-acp · ready · well-acp · default · trusted")
+	p.sees("nexus top · 1 agent: 1 ready", "well-acp · ready · well-acp/default · trusted")
 	p.types("\r")
 	p.sees("well-acp · well-acp/default · trusted")
 	p.types("hello\r")
