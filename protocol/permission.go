@@ -71,6 +71,8 @@ type Allowance struct {
 	// Dir is the directory below which files may be touched, or in which
 	// programs may be run; "" is not bound to one.
 	Dir string `json:"dir,omitempty" wire:"default"`
+	// Alone says that Dir is a file that alone may be touched, and nothing below it should it become a directory.
+	Alone bool `json:"alone,omitzero" wire:"default"`
 	// Programs are the commands that may be run; empty means not bound to any.
 	Programs []string `json:"programs,omitempty" wire:"default"`
 	// Hosts are those whose pages may be fetched, with their port but for that of https.
@@ -79,7 +81,7 @@ type Allowance struct {
 
 // Equal reports whether both allow the same.
 func (a Allowance) Equal(b Allowance) bool {
-	return a.Tool == b.Tool && a.Action == b.Action && a.Dir == b.Dir && slices.Equal(a.Programs, b.Programs) && slices.Equal(a.Hosts, b.Hosts)
+	return a.Tool == b.Tool && a.Action == b.Action && a.Dir == b.Dir && a.Alone == b.Alone && slices.Equal(a.Programs, b.Programs) && slices.Equal(a.Hosts, b.Hosts)
 }
 
 // Without is held without those that are revoked; empty if revoked is.

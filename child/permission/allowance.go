@@ -34,6 +34,8 @@ func (p Policy) Grant(c Call, also []string, isDir func(path string) bool) Sessi
 				return Session{}
 			case whole:
 				g.below(path)
+			case (p.tooMuch(dir) || p.hidden(dir)) && c.Action == protocol.ActionRead && c.Tool != "read_file":
+				return Session{} // such a tool looks at all of what may be a directory by then
 			case p.tooMuch(dir), p.hidden(dir):
 				g.file(path)
 			default:
@@ -94,7 +96,7 @@ func (p Policy) homesLieIn() []string {
 // Narrow are the allowances but those for files of a whole directory that is too much. isDir tells directories from files.
 func (p Policy) Narrow(all []protocol.Allowance, isDir func(path string) bool) []protocol.Allowance {
 	return slices.DeleteFunc(slices.Clone(all), func(a protocol.Allowance) bool {
-		return (a.Action == protocol.ActionRead || a.Action == protocol.ActionWrite) && (p.tooMuch(a.Dir) || p.hidden(a.Dir) && isDir(a.Dir))
+		return (a.Action == protocol.ActionRead || a.Action == protocol.ActionWrite) && !a.Alone && (p.tooMuch(a.Dir) || p.hidden(a.Dir) && isDir(a.Dir))
 	})
 }
 
@@ -131,6 +133,6 @@ func (p Policy) covered(c Call) bool {
 
 func (p Policy) coveredPath(tool string, action protocol.Action, path string) bool {
 	return slices.ContainsFunc(p.Allowances, func(a protocol.Allowance) bool {
-		return a.Tool == tool && a.Action == action && a.Dir != "" && rights.Within(a.Dir, path)
+		return a.Tool == tool && a.Action == action && a.Dir != "" && (a.Dir == path || !a.Alone && rights.Within(a.Dir, path))
 	})
 }

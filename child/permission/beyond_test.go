@@ -237,6 +237,13 @@ func TestBeyondAllowances(t *testing.T) {
 	if over := rights.BeyondAllowances(theirs, mine); over != nil {
 		t.Errorf("less is beyond: %v", over)
 	}
+	alone := []protocol.Allowance{{Tool: "write_file", Action: protocol.ActionWrite, Dir: "/out/a", Alone: true}}
+	if over := rights.BeyondAllowances(alone, mine); over != nil {
+		t.Errorf("a file alone is beyond its directory: %v", over)
+	}
+	if got := rights.BeyondAllowances(theirs[:1], alone); len(got) != 1 {
+		t.Errorf("what is below a file is not beyond the file alone: %v", got)
+	}
 	if got := rights.BeyondAllowances(append(theirs, protocol.Allowance{Tool: "mcp_mail", Action: protocol.ActionExternal}, protocol.Allowance{
 		Tool: "shell", Action: protocol.ActionExecute, Dir: "/site", Programs: []string{"rm"},
 	}), mine); len(got) != 2 {

@@ -32,7 +32,9 @@ func (g *granting) below(dir string) {
 	g.add(protocol.Allowance{Dir: dir}, "all in "+name(dir)+" and below")
 }
 
-func (g *granting) file(path string) { g.add(protocol.Allowance{Dir: path}, "only "+name(path)) }
+func (g *granting) file(path string) {
+	g.add(protocol.Allowance{Dir: path, Alone: true}, "only "+name(path))
+}
 
 func (g *granting) programs(dir string) {
 	programs := rights.Sorted(slices.Clone(g.call.Programs))

@@ -121,7 +121,7 @@ func subset(names, of []string) bool {
 func BeyondAllowances(all, bound []protocol.Allowance) (over []string) {
 	for _, a := range all {
 		covered := func(b protocol.Allowance) bool {
-			return a.Tool == b.Tool && a.Action == b.Action && (a.Dir == b.Dir || b.Dir != "" && a.Dir != "" && Within(b.Dir, a.Dir)) &&
+			return a.Tool == b.Tool && a.Action == b.Action && (a.Dir == b.Dir || b.Dir != "" && a.Dir != "" && Within(b.Dir, a.Dir)) && (a.Alone && a.Dir == b.Dir || !b.Alone) &&
 				subset(a.Programs, b.Programs) && subset(a.Hosts, b.Hosts)
 		}
 		if !slices.ContainsFunc(bound, covered) {

@@ -804,7 +804,14 @@ export type GetPermissionsResult = {
     exec_dirs: Record<string, Array<string>>;
     tools: Array<string>;
   };
-  allowances: Array<{ tool: string; action: string; dir?: string; programs?: Array<string>; hosts?: Array<string> }>;
+  allowances: Array<{
+    tool: string;
+    action: string;
+    dir?: string;
+    alone?: boolean;
+    programs?: Array<string>;
+    hosts?: Array<string>;
+  }>;
   pending: Array<{
     request_id: string;
     turn_id: string;
@@ -824,11 +831,25 @@ export type GetPermissionsResult = {
 };
 
 export type RevokeAllowancesParams = {
-  allowances?: Array<{ tool: string; action: string; dir?: string; programs?: Array<string>; hosts?: Array<string> }> | null;
+  allowances?: Array<{
+    tool: string;
+    action: string;
+    dir?: string;
+    alone?: boolean;
+    programs?: Array<string>;
+    hosts?: Array<string>;
+  }> | null;
 };
 export type RevokeAllowancesResult = {
   revoked: number;
-  allowances: Array<{ tool: string; action: string; dir?: string; programs?: Array<string>; hosts?: Array<string> }>;
+  allowances: Array<{
+    tool: string;
+    action: string;
+    dir?: string;
+    alone?: boolean;
+    programs?: Array<string>;
+    hosts?: Array<string>;
+  }>;
 };
 
 export type SetPermissionsParams = {

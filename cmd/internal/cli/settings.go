@@ -226,7 +226,10 @@ func permissions(ctx context.Context, a *App, c *client.Client, args []string) e
 		}
 		for _, one := range r.Allowances {
 			what := append(append([]string{string(one.Action)}, one.Programs...), one.Hosts...)
-			if one.Dir != "" {
+			switch {
+			case one.Alone:
+				what = append(what, "only "+one.Dir)
+			case one.Dir != "":
 				what = append(what, "in "+one.Dir)
 			}
 			rows = append(rows, []string{"allowed", one.Tool + " " + strings.Join(what, " ")})

@@ -778,6 +778,7 @@ class _Allowance(TypedDict):
 
 class Allowance(_Allowance, total=False):
     dir: str
+    alone: bool
     programs: List[str]
     hosts: List[str]
 
