@@ -138,6 +138,7 @@ func TestEverywhere(t *testing.T) {
 	for i, id := range []string{"z", "m", "q"} {
 		all[i].create(id)
 	}
+	a.save("home/sessions/q.jsonl", []byte(savedText), 9004) // c has q
 	list := func() string {
 		answer := ask(a, "list_agents", `{}`)
 		return answer.Get(`result.agents.#.agent_id`).Raw + answer.Get("result.agents.#.node").Raw + answer.Get("result.unreachable_nodes").Raw

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"nexus.internal/bridge/agents"
@@ -19,7 +20,7 @@ func (m *sessionMethods) list(_ context.Context, _ *rpc.Call, p api.ListSessions
 	if p.Limit != nil {
 		limit = *p.Limit
 	}
-	page, total, err := m.agents.Sessions().List(protocol.Value(p.Offset), limit, protocol.Value(p.IncludeTemp))
+	page, total, err := m.page(protocol.Value(p.Offset), limit, protocol.Value(p.IncludeTemp))
 	if err != nil {
 		return api.ListSessionsResult{}, err
 	}
@@ -34,6 +35,23 @@ func (m *sessionMethods) list(_ context.Context, _ *rpc.Call, p api.ListSessions
 		result.LastSession = &last
 	}
 	return result, nil
+}
+
+// page is a page of the sessions, without those in this home whose name another machine of the cluster has: calls go to that one's.
+func (m *sessionMethods) page(offset, limit uint64, temp bool) (page []sessions.Entry, total uint64, err error) {
+	for hidden := uint64(0); ; {
+		page, total, err = m.agents.Sessions().List(offset, limit+hidden, temp)
+		if err != nil {
+			return nil, 0, err
+		}
+		found := uint64(len(page))
+		page = slices.DeleteFunc(page, func(e sessions.Entry) bool { return agents.Elsewhere(m.agents, e.Name) != "" })
+		if gone := found - uint64(len(page)); gone == hidden || found < limit+hidden {
+			return page, total - gone, nil
+		} else {
+			hidden = gone
+		}
+	}
 }
 
 func (m *sessionMethods) describeSession(e sessions.Entry) api.SavedSession {

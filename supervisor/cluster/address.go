@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -23,12 +24,17 @@ func SplitAddress(text string) (host string, port int, err error) {
 	return host, port, nil
 }
 
+// noHost are names that no host has: a number stands for an address in some programs alone, as 0 for 0.0.0.0.
+var noHost = regexp.MustCompile(`^(0[xX][0-9a-fA-F]+|[0-9.]+|-.*|.*[*?\s].*)$`)
+
 // CheckReached says what is wrong with where the other machines are to reach one: HOST:PORT, as SplitAddress reads it, but no address that means
-// each of a machine (0.0.0.0, ::), which is one to listen at alone.
+// each of a machine (0.0.0.0, ::), which is one to listen at alone, or many (224.0.0.1), and no name that is none of a host.
 func CheckReached(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	zoneless, _, _ := strings.Cut(host, "%")
-	if ip := net.ParseIP(zoneless); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
+	ip := net.ParseIP(zoneless)
+	many := ip != nil && (ip.IsUnspecified() || ip.IsMulticast() || ip.Equal(net.IPv4bcast))
+	if err == nil && (host == "" || many || ip == nil && noHost.MatchString(host)) {
 		return fmt.Errorf("no other machine reaches one at %.80q: name the address, or the host, by which they do, as in 10.0.0.1:%s", address, cmp.Or(port, "8766"))
 	}
 	_, _, err = SplitAddress(address)

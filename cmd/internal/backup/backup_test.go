@@ -21,6 +21,7 @@ import (
 
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/backup"
+	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/homeformat"
 )
@@ -219,6 +220,25 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// The home of a machine of a cluster is that machine's once it is restored, too: others may have its agents.
+func TestHomeOfAMachine(t *testing.T) {
+	home, _ := makeHome(t)
+	if err := os.MkdirAll(filepath.Join(home, "cluster", "farm", "b", "agents", "laid"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	saved, report := write(t, home, backup.Options{})
+	if slices.Contains(report.LeftOut, "cluster") {
+		t.Errorf("not nexus's: %v", report.LeftOut)
+	}
+	other := filepath.Join(t.TempDir(), "home")
+	if _, err := backup.Restore(t.Context(), bytes.NewReader(saved), other); err != nil {
+		t.Fatal(err)
+	}
+	if cluster, machine := config.Home(other).Machine(); cluster != "farm" || machine != "b" {
+		t.Errorf("it is the home of the machine %q of the cluster %q", machine, cluster)
+	}
+}
+
 // refused restores what is no whole backup, and looks that nothing is left of it.
 func refused(t *testing.T, what string, file []byte) error {
 	t.Helper()
@@ -414,6 +434,7 @@ func TestHostileArchives(t *testing.T) {
 		"no first member":   {[]entry{session, end}, "it does not begin as one"},
 		"format 0":          {[]entry{file("nexus-backup.json", strings.Replace(what.text, "2", "0", 1)), session, end}, "there is no format 0"},
 		"a home's format 0": {[]entry{what, file("format.json", `{"format":0}`), end}, "format.json does not say which format the home has: there is no format 0"},
+		"no machine":        {[]entry{file(what.header.Name, strings.Replace(what.text, "}", `,"cluster":"..","machine":"x"}`, 1)), session, end}, "it names a machine that can be none"},
 		"no last member":    {[]entry{what, session}, "its end is missing"},
 		"a file is missing": {[]entry{what, end}, "it has 0 files of 0 bytes, not 1 of 2"},
 		"after the end":     {[]entry{what, session, end, file("sessions/b.jsonl", "{}")}, "something follows its end"},

@@ -38,6 +38,9 @@ type first struct {
 	Version string    `json:"version"` // of the program
 	Created time.Time `json:"created_at"`
 	Keys    bool      `json:"keys"`
+	// Cluster and Machine are those whose home it is, if of one.
+	Cluster string `json:"cluster,omitzero" wire:"default"`
+	Machine string `json:"machine,omitzero" wire:"default"`
 }
 
 // last is what the last member says: what was before it, but for the first.
@@ -63,7 +66,10 @@ var (
 )
 
 // passing is what is in a home and not saved: it belongs to a server or a terminal, or can be made again.
-var passing = regexp.MustCompile(`^(run|logs|cache|terminal-history\.jsonl|server(-[0-9]+)?\.key)$`)
+var passing = regexp.MustCompile(`^(run|logs|cache|cluster|terminal-history\.jsonl|server(-[0-9]+)?\.key)$`)
+
+// machineForm is the form of the names of clusters and machines.
+var machineForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 // member are the paths that a backup may have.
 var member = regexp.MustCompile(

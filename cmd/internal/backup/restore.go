@@ -172,6 +172,9 @@ func (u *unpacker) all() error {
 	case u.what.Format > format:
 		return &homeformat.NewerError{Path: firstName, Backup: true, Format: u.what.Format, Reads: format, Version: u.what.Version}
 	}
+	if err := u.membership(); err != nil {
+		return err
+	}
 	for {
 		header, err := u.next()
 		switch {
@@ -186,6 +189,17 @@ func (u *unpacker) all() error {
 			return err
 		}
 	}
+}
+
+// membership makes the home one of the machine whose it was: others of its cluster may have its agents.
+func (u *unpacker) membership() error {
+	if u.what.Machine == "" {
+		return nil
+	}
+	if !machineForm.MatchString(u.what.Cluster) || !machineForm.MatchString(u.what.Machine) {
+		return &DamagedError{errors.New("it names a machine that can be none")}
+	}
+	return u.root.MkdirAll(filepath.Join("cluster", u.what.Cluster, u.what.Machine, "agents"), 0o700)
 }
 
 // next is the next member; nil at the end.

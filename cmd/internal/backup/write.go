@@ -19,6 +19,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"nexus.internal/bridge/sessions"
+	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/homeformat"
 	"nexus.internal/protocol/notes"
@@ -79,7 +80,9 @@ func (b *writer) all(o Options) error {
 	if !slices.ContainsFunc(entries, isKnown) {
 		return errors.New("it is no home of nexus: it has no sessions, no configuration and no logs (--home names the home)")
 	}
-	if err := b.note(firstName, first{Format: format, Version: o.Version, Created: b.now, Keys: !o.NoKeys}); err != nil {
+	what := first{Format: format, Version: o.Version, Created: b.now, Keys: !o.NoKeys}
+	what.Cluster, what.Machine = config.Home(b.home).Machine()
+	if err := b.note(firstName, what); err != nil {
 		return err
 	}
 	// Restore refuses a later format before it reads on.

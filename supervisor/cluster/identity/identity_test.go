@@ -155,8 +155,14 @@ func TestInit(t *testing.T) {
 func TestRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"a": "MACHINE=HOST:PORT", "a b=h:1": "the name of a machine has", "a=h": "is HOST:PORT", "a=h:0": "is HOST:PORT",
-		"a=0.0.0.0:1": `no other machine reaches one at "0.0.0.0:1": name the address, or the host, by which they do, as in 10.0.0.1:1`,
-		"a=[::]:1":    "no other machine reaches one at", "a=[::%eth0]:1": "no other machine reaches one at", "a=:1": "no other machine reaches one at", "a=": "is HOST:PORT",
+		"a=0.0.0.0:1":         `no other machine reaches one at "0.0.0.0:1": name the address, or the host, by which they do, as in 10.0.0.1:1`,
+		"a=0:1":               `no other machine reaches one at "0:1": name the address, or the host, by which they do, as in 10.0.0.1:1`,
+		"a=*:1":               `no other machine reaches one at "*:1": name the address, or the host, by which they do, as in 10.0.0.1:1`,
+		"a=224.0.0.1:1":       `no other machine reaches one at "224.0.0.1:1": name the address, or the host, by which they do, as in 10.0.0.1:1`,
+		"a=255.255.255.255:1": `no other machine reaches one at "255.255.255.255:1": name the address, or the host, by which they do, as in 10.0.0.1:1`,
+		"a=-h:1":              `no other machine reaches one at "-h:1": name the address, or the host, by which they do, as in 10.0.0.1:1`,
+		"a=1.2.3:1":           `no other machine reaches one at "1.2.3:1": name the address, or the host, by which they do, as in 10.0.0.1:1`,
+		"a=[::]:1":            "no other machine reaches one at", "a=[::%eth0]:1": "no other machine reaches one at", "a=:1": "no other machine reaches one at", "a=": "is HOST:PORT",
 	} {
 		if _, err := identity.ParseAddress(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
