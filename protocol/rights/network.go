@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -106,6 +107,19 @@ func NamesHost(entries []string, host string) bool {
 		h, err := ParseHost(text)
 		return err == nil && h.Covers(asked.Name, cmp.Or(asked.Port, 443))
 	})
+}
+
+// HostOf names the host of a page of http or https as questions and a [protocol.Allowance] do: in lower case, with its port but for that of https.
+func HostOf(at *url.URL) string {
+	host := strings.TrimSuffix(strings.ToLower(at.Host), ":") // a port may be empty
+	switch {
+	case at.Scheme == "https":
+		return strings.TrimSuffix(host, ":443")
+	case at.Port() == "":
+		return host + ":80"
+	default:
+		return host
+	}
 }
 
 // covers reports whether all that o means is meant.

@@ -21,6 +21,7 @@ import (
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/file"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/strict"
 )
 
@@ -109,19 +110,6 @@ func parseURL(text string) (*url.URL, error) {
 	return at, nil
 }
 
-// host names the host of a page, as questions and allowances do.
-func host(at *url.URL) string {
-	host := strings.ToLower(at.Host)
-	switch {
-	case at.Scheme == "https":
-		return strings.TrimSuffix(host, ":443")
-	case at.Port() == "":
-		return host + ":80"
-	default:
-		return host
-	}
-}
-
 func (f fetcher) rule() egress.Rule { return egress.Rule{Allowed: f.options.Allowed} }
 
 func (f fetcher) Scope(in jsontext.Value) (tool.Scope, error) {
@@ -129,7 +117,7 @@ func (f fetcher) Scope(in jsontext.Value) (tool.Scope, error) {
 	if err != nil {
 		return tool.Scope{Action: protocol.ActionFetch}, err
 	}
-	return tool.Scope{Action: protocol.ActionFetch, Hosts: []string{host(at)}, Summary: "fetch " + at.String()}, nil
+	return tool.Scope{Action: protocol.ActionFetch, Hosts: []string{rights.HostOf(at)}, Summary: "fetch " + at.String()}, nil
 }
 
 func (f fetcher) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
@@ -219,12 +207,12 @@ func redirect(at *url.URL, resp *http.Response) (*url.URL, error) {
 // sameSite reports whether who allowed one page has allowed the other: its host is the same, and
 // it is not without encryption where the other is with it.
 func sameSite(asked, next *url.URL) bool {
-	return host(asked) == host(next) && (asked.Scheme == next.Scheme || next.Scheme == "https")
+	return rights.HostOf(asked) == rights.HostOf(next) && (asked.Scheme == next.Scheme || next.Scheme == "https")
 }
 
 // mayFollow reports whether another page would be fetched without asking.
 func mayFollow(permit permission.Permit, next *url.URL) bool {
-	call := permission.Call{Tool: Name, Action: protocol.ActionFetch, Hosts: []string{host(next)}}
+	call := permission.Call{Tool: Name, Action: protocol.ActionFetch, Hosts: []string{rights.HostOf(next)}}
 	return permit.Policy.Decide(call).Verdict == permission.Allow
 }
 
