@@ -151,6 +151,7 @@ type Question struct {
 	Command string   // what a shell would run; "" for no shell
 	Paths   []string // that it reads or changes, as far as known
 	Hosts   []string // of ActionFetch: whose pages it fetches
+	Runs    bool     // there may be a command anywhere in it: it is shown whole, whatever the action
 	Options []protocol.PermissionOption
 }
 
@@ -164,10 +165,15 @@ func (q *Question) Change(paths []string) {
 	q.Options = slices.DeleteFunc(q.Options, func(o protocol.PermissionOption) bool { return o.Kind == protocol.AllowSession })
 }
 
-// Fetch makes of q a question about pages of the network, and about the files that are named beside them.
+// Fetch makes of q a question about pages of the network. Where a command is to run, or a file is named, too, as one that is sent
+// there, or not all is known, it stays one about a tool of somebody else's.
 func (q *Question) Fetch(n Names) {
-	if len(n.Hosts) > 0 && !n.Unclear && !n.Command {
-		q.Action, q.Hosts, q.Paths = protocol.ActionFetch, n.Hosts, n.Paths
+	switch {
+	case len(n.Hosts) == 0 || n.Unclear || n.Command:
+	case len(n.Paths) > 0:
+		q.Paths = n.Paths
+	default:
+		q.Action, q.Hosts = protocol.ActionFetch, n.Hosts
 	}
 }
 

@@ -7,8 +7,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/tidwall/gjson"
+
+	"nexus.internal/protocol/rights"
 )
 
 const (
@@ -29,8 +32,10 @@ type Names struct {
 	Known bool
 	// Hosts are those of URLs.
 	Hosts []string
-	// Command says that there is a command.
+	// Command says that there is a command, or may be one in what is not looked through. Edit does not count.
 	Command bool
+	// Edit is the member "command" of the input where that is, beside a path, a word by which a well-known tool for files tells apart what it does.
+	Edit string
 	// Unclear says that there is more than can be looked through, or something that may lead elsewhere ([elsewhere]): the rest is not whole then.
 	Unclear bool
 }
@@ -50,6 +55,9 @@ func NamesOf(contents, given []string, inputs ...gjson.Result) Names {
 		s.value("", input, false, 0)
 	}
 	s.names.Unclear = s.names.Unclear || len(s.names.Paths) > MaxPaths
+	if s.names.Edit != "" && !s.names.Known {
+		s.names.Edit, s.names.Command = "", true
+	}
 	return s.names
 }
 
@@ -58,9 +66,18 @@ type search struct {
 	contents []string
 	names    Names
 	texts    int
+	over     bool // there is more than can be looked through
 }
 
+// add takes a path, as it is and as programs clean it.
 func (s *search) add(p string) {
+	s.path(p)
+	if p := stripped(p); p != "" {
+		s.path(p)
+	}
+}
+
+func (s *search) path(p string) {
 	if rest, uri := strings.CutPrefix(p, "file:///"); uri && !strings.Contains(rest, "%") {
 		p = "/" + rest
 	}
@@ -91,8 +108,8 @@ func (s *search) bare(input gjson.Result) {
 	for _, v := range texts[:min(len(texts), maxTexts)] {
 		switch text := stripped(v.Str); {
 		case v.Type != gjson.String || wholePath(text) != "" || s.patch(v.Str):
-		case strings.ContainsAny(text, " \t\r\n"):
-			s.names.Unclear = true
+		case strings.ContainsFunc(text, unicode.IsSpace): // as in a command
+			s.names.Unclear, s.names.Command = true, true
 		default:
 			s.add(text)
 		}
@@ -103,7 +120,7 @@ func (s *search) bare(input gjson.Result) {
 func (s *search) value(name string, v gjson.Result, named bool, depth int) {
 	s.texts++
 	if depth > maxDepth || s.texts > maxTexts {
-		s.names.Unclear = true
+		s.over, s.names.Unclear, s.names.Command = true, true, true
 		return
 	}
 	if v.Type == gjson.String {
@@ -116,17 +133,21 @@ func (s *search) value(name string, v gjson.Result, named bool, depth int) {
 	v.ForEach(func(key, inner gjson.Result) bool {
 		if v.IsArray() {
 			s.value(name, inner, named, depth+1)
-			return !s.names.Unclear
+			return !s.over
 		}
 		if p := wholePath(key.Str); p != "" {
 			s.add(p)
 		}
 		member := strings.TrimSuffix(strings.ToLower(key.Str), "s")
-		if (member == "command" || member == "cmd") && inner.Type != gjson.Null && inner.Raw != `""` && inner.Raw != "[]" {
+		switch {
+		case !namesCommand(member) || inner.Type == gjson.Null || inner.Raw == `""` || inner.Raw == "[]":
+		case depth == 0 && key.Str == "command" && s.names.Edit == "" && slices.Contains(edits, inner.Str):
+			s.names.Edit = inner.Str
+		default:
 			s.names.Command = true
 		}
 		s.value(member, inner, namesPath(member), depth+1)
-		return !s.names.Unclear
+		return !s.over // a command behind what is unclear counts
 	})
 }
 
@@ -155,8 +176,8 @@ func (s *search) text(name, text string, named bool, depth int) {
 		s.names.Unclear = true
 	case mayBeGlob(name) && leadsOut().MatchString(trimmed):
 		s.names.Unclear = true
-	case mayBeJSON(name) && strings.ContainsAny(trimmed[:min(1, len(trimmed))], "{[") && gjson.Valid(text):
-		s.value("", gjson.Parse(text), false, depth+1)
+	case mayBeJSON(name) && strings.ContainsAny(trimmed[:min(1, len(trimmed))], "{[") && gjson.Valid(trimmed):
+		s.value("", gjson.Parse(trimmed), false, depth+1)
 	}
 	_ = s.patch(text)
 }
@@ -171,61 +192,8 @@ func (s *search) url(text string) {
 		s.names.Unclear = true
 		return
 	}
-	if host := strings.ToLower(at.Hostname()); !slices.Contains(s.names.Hosts, host) {
+	if host := rights.HostOf(at); !slices.Contains(s.names.Hosts, host) {
 		s.names.Hosts = append(s.names.Hosts, host)
-	}
-}
-
-// patch takes the files out of a text that is a patch, or holds one: `*** Add File: x`, or `--- a/x` and `+++ b/x`, with what git and others write beside them. It reports
-// whether there was any.
-func (s *search) patch(text string) (found bool) {
-	if !strings.Contains(text, "*** ") && !strings.Contains(text, "+++ ") && !strings.Contains(text, "diff --git ") {
-		return false
-	}
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		mark, file := patchMark(line)
-		file, _, _ = strings.Cut(file, "\t")
-		file = strings.TrimSpace(file)
-		found = found || mark != ""
-		switch mark {
-		case "":
-		case "diff --git ":
-			both := strings.Fields(file)
-			s.names.Unclear = s.names.Unclear || len(both) != 2
-			for _, file := range both {
-				s.prefixed(file)
-			}
-		case "--- ", "+++ ":
-			s.prefixed(file)
-		default:
-			s.add(file)
-		}
-	}
-	return found
-}
-
-// patchMark is what begins a line of a patch that names a file, and the rest of it; "" for any other.
-func patchMark(line string) (mark, rest string) {
-	for _, mark := range [...]string{
-		"*** Add File:", "*** Update File:", "*** Delete File:", "*** Move to:", "--- ", "+++ ", "diff --git ", "rename from ", "rename to ", "copy from ", "copy to ", "Index: ",
-	} {
-		if rest, ok := strings.CutPrefix(line, mark); ok {
-			return mark, rest
-		}
-	}
-	return "", ""
-}
-
-// prefixed takes the name of a file that may stand behind a/ or b/.
-func (s *search) prefixed(file string) {
-	switch _, rest, _ := strings.Cut(file, "/"); {
-	case file == "/dev/null":
-	case strings.HasPrefix(file, `"`): // it has escapes
-		s.names.Unclear = true
-	default:
-		s.add(file)
-		s.add(rest)
 	}
 }
 
@@ -247,8 +215,14 @@ func wholePath(text string) string {
 	return p
 }
 
-// stripped is a text without what programs take off a path.
-func stripped(text string) string { return strings.Trim(text, " \t\r\n\"'`") }
+// stripped is a text without what programs take off a path: quotes, white space of any kind, and characters that are not seen.
+func stripped(text string) string {
+	return strings.TrimFunc(text, func(r rune) bool { return unseen(r) || strings.ContainsRune("\"'`", r) })
+}
+
+func unseen(r rune) bool {
+	return unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r)
+}
 
 func hasDotDot(p string) bool {
 	return p == ".." || strings.HasPrefix(p, "../") || strings.HasSuffix(p, "/..") || strings.Contains(p, "/../")
@@ -269,6 +243,14 @@ var (
 // namesPath reports whether a member of an input is a path by its name, in small letters and of one alone, as file_path, absolutepath, dir.
 func namesPath(name string) bool {
 	return strings.HasSuffix(name, "path") || slices.Contains([]string{"cwd", "dir", "directory", "directorie", "file", "filename", "file_name", "folder", "uri"}, name)
+}
+
+// edits are the commands of a well-known tool for files, which its member "command" tells apart.
+var edits = []string{"view", "create", "str_replace", "insert", "undo_edit"}
+
+// namesCommand reports whether a member is a command by its name, in small letters and of one alone.
+func namesCommand(name string) bool {
+	return slices.Contains([]string{"command", "cmd", "script"}, name)
 }
 
 // mayNamePath reports whether a member is often a path, which may be one below the directory that a link leads out of.

@@ -53,9 +53,31 @@ func TestNames(t *testing.T) {
 		{`{"path":"/w/a","content":"/* a */\nimport '../../b'\n\nb()\n","text":"/etc/shadow\n","skip":"/e"}`, nil, []string{"/w/a", "/etc/shadow"}},
 		// Files of patches.
 		{`{"patch":"*** Begin Patch\n*** Add File: /e\n+x\n*** Update File: b\n*** Move to: ../c\n*** End Patch"}`, []string{"/w"}, []string{"/w", "/e", "b", "../c"}},
-		{`{"patch":"--- a/x\n+++ b/../y\n@@ -1 +1 @@\n-a\n+b\n"}`, []string{"/w"}, []string{"/w", "a/x", "x", "b/../y", "y", "../y"}},
+		{`{"patch":"--- a/x\n+++ b/../y\n@@ -1 +1 @@\n-a\n+b\n"}`, []string{"/w"}, []string{"/w", "b/../y", "y", "../y", "a/x", "x"}},
 		{`"diff --git a/x b/x\nrename from x\nrename to /y\n--- /dev/null\n+++ b//etc/cron\t2020\n"`, []string{"/w"}, []string{"/w", "a/x", "x", "b/x", "/y", "b//etc/cron", "/etc/cron"}},
 		{`{"diff":"--- a/x\n+++ \"b/\\303\\274\"\n"}`, []string{"/w"}, nil},
+		{`{"x":"Index: /e\n===\n@@ -1 +1 @@"}`, []string{"/w"}, []string{"/w", "/e"}},
+		{`{"x":"rename from f\nrename to /e\n"}`, []string{"/w"}, []string{"/w", "f", "/e"}},
+		{`{"x":"copy from ../f\ncopy to \"e\""}`, []string{"/w"}, []string{"/w", "../f", "\"e\"", "e"}},
+		{`{"x":"rename to \"\\145\""}`, []string{"/w"}, nil},
+		{`{"x":"--- /e\n@@ -1 +1 @@"}`, []string{"/w"}, []string{"/w", "/e", "e"}},
+		{`{"x":"--- link/e\n@@ -1 +1 @@"}`, []string{"/w"}, []string{"/w", "link/e", "e"}},
+		{`{"x":"--- PASS: a/b\n--- x\n"}`, []string{"/w"}, []string{"/w"}},
+		{`{"x":"*** /e\t2020\n--- b\n***************"}`, []string{"/w"}, []string{"/w", "/e", "e", "b"}},
+		{`{"x":"*** Add File: \"/e\"\n"}`, []string{"/w"}, []string{"/w", "\"/e\"", "/e"}},
+		{`{"x":"***  Add  File:/e\n"}`, []string{"/w"}, []string{"/w", "/e"}},
+		{`{"x":"\u00a0***\u00a0add\u2003file:\ufeff/e\n"}`, []string{"/w"}, []string{"/w", "/e"}},
+		{`{"x":"*** Rename File: f -> /e\n"}`, []string{"/w"}, []string{"/w", "f -> /e", "f", "/e"}},
+		{`{"x":"a\r--- /e\r@@"}`, []string{"/w"}, []string{"/w", "/e", "e"}},
+		{`{"x":"a\u000b*** Add File: /b\f*** Add File: /c\u001d*** Add File: /d\u0085*** Add File: /e\u2028*** Add File: /f\u2029+++ /g"}`, []string{"/w"}, []string{"/w", "/b", "/c", "/d", "/e", "/f", "/g", "g"}},
+		{`{"x":"+++ a\u000b/../../e"}`, []string{"/w"}, []string{"/w", "+++ a\v/../../e", "../e", "a\v/../../e", "../../e", "a"}},
+		{`"*** Add File: /e\n+x"`, []string{"/w"}, []string{"/w", "/e"}},
+		{`"rm -rf x\n+++ e"`, []string{"/w"}, nil},
+		// Characters that are not seen.
+		{`{"x":"\u00a0/e","y":"\ufeff~/f","z":"/g\u200b","\u2003/h":1,"i":["\u2060../i\u3000"]}`, []string{"/w"}, []string{"/w", "/e", "~/f", "/g", "/h", "../i"}},
+		{`{"path":"\u00a0/e"}`, []string{"\u200b/f"}, []string{"\u200b/f", "/f", "\u00a0/e", "/e"}},
+		{`{"path":"\ufefffile:///%65"}`, nil, nil},
+		{`{"arguments":"\ufeff{\"x\":\"/e\"}"}`, []string{"/w"}, []string{"/w", "/e"}},
 		// What may lead elsewhere.
 		{`{"uri":"file://localhost/etc/shadow"}`, nil, nil},
 		{`{"uri":"FILE:///etc/shadow"}`, nil, nil},
@@ -73,7 +95,18 @@ func TestNames(t *testing.T) {
 		{`{"pattern":"a..b"}`, []string{"/w"}, []string{"/w"}},
 		{`{"command":"cat /etc/shadow"}`, []string{"/w"}, nil},
 		{`{"x":{"CMD":["cat"]}}`, []string{"/w"}, nil},
+		{`{"script":"cat"}`, []string{"/w"}, nil},
 		{`{"command":"","url":"","x":null}`, []string{"/w"}, []string{"/w"}},
+		// The word of a tool for files is no command, as that member alone.
+		{`{"command":"view"}`, []string{"/w"}, []string{"/w"}},
+		{`{"command":"viewer"}`, []string{"/w"}, nil},
+		{`{"command":["view"]}`, []string{"/w"}, nil},
+		{`{"Command":"view"}`, []string{"/w"}, nil},
+		{`{"commands":"view"}`, []string{"/w"}, nil},
+		{`{"x":{"command":"view"}}`, []string{"/w"}, nil},
+		{`[{"command":"view"}]`, []string{"/w"}, nil},
+		{`{"command":"view","command":"create"}`, []string{"/w"}, nil},
+		{`{"command":"view","cmd":"view"}`, []string{"/w"}, nil},
 		{`{"path":"$HOME/.ssh/id_rsa"}`, nil, nil},
 		{`{"path":"/w/a"}`, []string{"${HOME}/.ssh/id_rsa"}, nil},
 		{`{"path":"/a","x":` + strings.Repeat("[", 20) + strings.Repeat("]", 20) + `}`, nil, nil},
@@ -96,9 +129,23 @@ func TestNames(t *testing.T) {
 	if got := paths(foreign.NamesOf(nil, many, gjson.Parse(`{}`))); len(got) != foreign.MaxPaths {
 		t.Errorf("of as many as there may be, %d", len(got))
 	}
-	n := foreign.NamesOf(nil, nil, gjson.Parse(`{"url":"https://One.example/a","urls":["http://two.example","https://one.example/b"],"path":"/a"}`))
-	if n.Unclear || !slices.Equal(n.Hosts, []string{"one.example", "two.example"}) {
+	n := foreign.NamesOf(nil, nil, gjson.Parse(`{"url":"https://One.example/a","urls":["http://two.example","https://one.example:443/b","https://one.example:8443","http://one.example:/"],"path":"/a"}`))
+	if n.Unclear || !slices.Equal(n.Hosts, []string{"one.example", "two.example:80", "one.example:8443", "one.example:80"}) {
 		t.Errorf("hosts: %+v", n)
+	}
+}
+
+// A command is found wherever it is, also behind what makes a question unclear.
+func TestCommands(t *testing.T) {
+	for input, want := range map[string]bool{
+		`{"path":"a"}`: false, `{"path":"a","command":"view"}`: false, `{"command":"view"}`: true, `{"path":"a","x":[{"Scripts":["a"]}]}`: true,
+		`{"uri":"smb://a/b","cmd":"a"}`: true, `{"a":"$HOME","arguments":"{\"cmd\":\"a\"}"}`: true, `"run it"`: true, `"--- /a\n@@"`: false,
+		`{"x":` + strings.Repeat("[", 20) + `{"cmd":"a"}` + strings.Repeat("]", 20) + `}`: true,
+		`{"x":[` + strings.Repeat("1,", 10_000) + `1],"cmd":"a"}`:                         true,
+	} {
+		if n := foreign.NamesOf(nil, nil, gjson.Parse(input)); n.Command != want {
+			t.Errorf("%.80s: got %v", input, n.Command)
+		}
 	}
 }
 

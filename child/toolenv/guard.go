@@ -43,6 +43,7 @@ type callRequest struct {
 	scope   tool.Scope
 	options []protocol.PermissionOption // of a program of another make
 	program bool                        // that program asks
+	runs    bool                        // that program may run a command that stands anywhere in the input
 }
 
 // leftDir is a directory that links in a path led to, and that ".." left again.
@@ -293,7 +294,7 @@ func (env *Env) Revoke(revoked []protocol.Allowance) (gone uint64, left []protoc
 // shown is the input as a question shows it. That of what runs is shown whole, since any of it may be the program, such as the
 // input of a shell; the error is for what nobody can be shown.
 func (r callRequest) shown(input jsontext.Value) (jsontext.Value, error) {
-	if r.scope.Action == protocol.ActionExecute || r.scope.Command != "" {
+	if r.runs || r.scope.Action == protocol.ActionExecute || r.scope.Command != "" {
 		if size := max(len(input), len(r.scope.Command)); size > maxRun {
 			return nil, fmt.Errorf("it needs an approval, and nobody can be shown all that would run: it has %d bytes, more than %d; write it to a file, and run that", size, maxRun)
 		}

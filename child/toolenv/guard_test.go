@@ -402,6 +402,40 @@ func TestWhatRunsIsShownWhole(t *testing.T) {
 	}
 }
 
+// What a program of another make asks is shown whole where it may run a command, whatever the action.
+func TestWhatAProgramRunsIsShownWhole(t *testing.T) {
+	for _, tt := range []struct {
+		size        int
+		runs, shown bool
+	}{{24 << 10, true, true}, {24 << 10, false, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			s, parent := asked(t, trusted)
+			ctx, abort := context.WithCancel(t.Context())
+			c := toolenv.ProgramCall{
+				TurnID: "t1", ID: "c1", Name: "execute", Input: call("", "cmd", strings.Repeat("x", tt.size)).Input, Action: protocol.ActionExternal, Runs: tt.runs,
+			}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, _ = toolenv.ForProgram(s.Env, protocol.AgentProgram{}).Ask(ctx, c)
+			}()
+			if r := question(t, parent); (string(r.Input) == string(c.Input)) != tt.shown {
+				t.Errorf("%+v: %d bytes are shown", tt, len(r.Input))
+			}
+			abort()
+			<-done
+		})
+	}
+	s, parent := asked(t, trusted)
+	_, err := toolenv.ForProgram(s.Env, protocol.AgentProgram{}).Ask(t.Context(), toolenv.ProgramCall{
+		Name: "execute", Input: call("", "cmd", strings.Repeat("x", 128<<10)).Input, Action: protocol.ActionExternal, Runs: true,
+	})
+	if err == nil || !strings.Contains(err.Error(), "nobody can be shown all that would run") {
+		t.Errorf("got %v", err)
+	}
+	quiet(t, parent)
+}
+
 // A long input is shown by its beginning and its end; a command is not allowed for the
 // session where nobody knows what it runs.
 func TestWhatIsShown(t *testing.T) {

@@ -29,6 +29,7 @@ type ProgramCall struct {
 	Action           protocol.Action
 	Summary, Command string
 	Paths, Hosts     []string
+	Runs             bool // there may be a command in it, whatever the action
 	Options          []protocol.PermissionOption
 
 	confined bool // the kernel holds the program to the agent's permissions
@@ -75,7 +76,7 @@ func (p Program) decide(ctx context.Context, c ProgramCall) (protocol.Permission
 	if err != nil {
 		return protocol.PermissionResponse{}, err
 	}
-	r.options, r.program = c.Options, true
+	r.options, r.program, r.runs = c.Options, true, c.Runs
 	for {
 		policy, decision := snap.decide(r)
 		switch decision.Verdict {

@@ -195,7 +195,7 @@ type programClient struct{ toolenv.Program }
 func (c programClient) Permit(ctx context.Context, q foreign.Question) (protocol.PermissionResponse, error) {
 	return c.Ask(ctx, toolenv.ProgramCall{
 		TurnID: q.TurnID, ID: q.ID, Name: q.Name, Input: q.Input, Action: q.Action, Summary: q.Summary, Command: q.Command,
-		Paths: q.Paths, Hosts: q.Hosts, Options: q.Options,
+		Paths: q.Paths, Hosts: q.Hosts, Runs: q.Runs, Options: q.Options,
 	})
 }
 

@@ -150,9 +150,10 @@ func (t *turn) question(u gjson.Result, options []protocol.PermissionOption) for
 		Options: options,
 	}
 	n := foreign.NamesOf(nil, c.paths, c.input, c.bare)
-	if n.Known && slices.Contains(edits, q.Command) {
-		n.Command, q.Command = false, ""
+	if n.Edit == q.Command { // it is none
+		q.Command = ""
 	}
+	q.Runs = n.Command || c.kind == "execute"
 	// What the program does not say enough of stays a tool of somebody else's.
 	switch c.kind {
 	case "read", "search", "edit", "delete", "move":
@@ -173,9 +174,6 @@ func (t *turn) question(u gjson.Result, options []protocol.PermissionOption) for
 	}
 	return q
 }
-
-// edits are the commands of a well-known tool for files, which its member "command" tells apart.
-var edits = []string{"view", "create", "str_replace", "insert", "undo_edit"}
 
 // command is what a call runs, if its input says so: a line for a shell, or arguments.
 func (c *call) command() string {

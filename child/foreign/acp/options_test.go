@@ -35,6 +35,12 @@ func TestPathsOfAQuestion(t *testing.T) {
 		{`"kind":"edit",` + here + `"rawInput":{"changes":{"/etc/cron.d/x":{"type":"add"}}}`, protocol.ActionWrite, []string{"/w/a", "/etc/cron.d/x"}},
 		{`"kind":"edit",` + here + `"rawInput":{"patch":"*** Begin Patch\n*** Add File: /etc/cron.d/x\n+x\n*** End Patch"}`, protocol.ActionWrite, []string{"/w/a", "/etc/cron.d/x"}},
 		{`"kind":"edit",` + here + `"rawInput":{"command":"str_replace","path":"/w/a","old_str":"a/b","new_str":"c"}`, protocol.ActionWrite, []string{"/w/a"}},
+		{`"kind":"edit",` + here + `"rawInput":{"command":"view","path":"/w/a","cmd":"rm -rf /home"}`, protocol.ActionExternal, nil},
+		{`"kind":"edit",` + here + `"rawInput":{"command":"view","path":"/w/a","x":{"command":"rm -rf /home"}}`, protocol.ActionExternal, nil},
+		{`"kind":"read",` + here + `"rawInput":{"command":"create","path":"/w/a","commands":["rm"]}`, protocol.ActionExternal, nil},
+		{`"kind":"edit",` + here + `"rawInput":{"command":"create","path":"/w/a","Command":"rm"}`, protocol.ActionExternal, nil},
+		{`"kind":"edit",` + here + `"rawInput":{"command":"create","path":"/w/a","command":"rm"}`, protocol.ActionExternal, nil},
+		{`"kind":"edit",` + here + `"rawInput":{"path":"/w/a","script":"rm"}`, protocol.ActionExternal, nil},
 		{`"kind":"edit",` + here + `"rawInput":{"path":"/w/a","url":"http://x/"}`, protocol.ActionExternal, nil},
 		{`"kind":"read",` + here + `"rawInput":{"path":"/w/a","include":["/etc/**"]}`, protocol.ActionExternal, nil},
 		{`"kind":"search",` + here + `"rawInput":{"glob":"/etc/*"}`, protocol.ActionExternal, nil},
@@ -47,7 +53,9 @@ func TestPathsOfAQuestion(t *testing.T) {
 		{`"kind":"read",` + here + `"rawInput":{"cmd":"cat /etc/shadow"}`, protocol.ActionExternal, nil},
 		{`"kind":"read",` + here + `"rawInput":{"url":"http://x/"}`, protocol.ActionExternal, nil},
 		{`"kind":"read","rawInput":{"url":"http://x/"}`, protocol.ActionFetch, nil},
-		{`"kind":"fetch","rawInput":{"url":"http://x/","to":"/etc/cron.d/x"}`, protocol.ActionFetch, []string{"/etc/cron.d/x"}},
+		{`"kind":"fetch","rawInput":{"url":"http://x/","to":"/etc/cron.d/x"}`, protocol.ActionExternal, []string{"/etc/cron.d/x"}},
+		{`"kind":"fetch","rawInput":{"url":"http://x/","path":"f"}`, protocol.ActionExternal, []string{"f"}},
+		{`"kind":"fetch","rawInput":{"url":"http://x/"}`, protocol.ActionFetch, nil},
 		{`"kind":"fetch","rawInput":{"url":"http://x/","command":"sh"}`, protocol.ActionExternal, nil},
 		{`"kind":"read",` + here + `"rawInput":{"path":"/w/a"}`, protocol.ActionRead, []string{"/w/a"}},
 	} {
@@ -56,6 +64,20 @@ func TestPathsOfAQuestion(t *testing.T) {
 		turn.merge(told)
 		if q := turn.question(told, nil); q.Action != tt.action || !cmp.Equal(q.Paths, tt.paths) {
 			t.Errorf("%.90s: got %s of %q, want %s of %q", tt.call, q.Action, q.Paths, tt.action, tt.paths)
+		}
+	}
+}
+
+// Wherever the command of a question is, its input is shown whole.
+func TestWhatRunsOfAQuestion(t *testing.T) {
+	for call, want := range map[string]bool{
+		`"kind":"execute","rawInput":{"cmd":"sh"}`: true, `"kind":"execute","rawInput":{"script":"x"}`: true, `"kind":"execute","rawInput":{"code":"x"}`: true,
+		`"kind":"edit","rawInput":{"path":"f","x":{"command":"sh"}}`: true, `"kind":"other","rawInput":{"cmd":["sh"]}`: true, `"kind":"other","rawInput":"run it"`: true,
+		`"kind":"edit","rawInput":{"path":"f","command":"view"}`: false, `"kind":"other","rawInput":{"x":"y"}`: false,
+	} {
+		told := gjson.Parse(`{"toolCallId":"1",` + call + `}`)
+		if q := (&turn{}).question(told, nil); q.Runs != want {
+			t.Errorf("%s: got %v", call, q.Runs)
 		}
 	}
 }

@@ -157,6 +157,7 @@ func question(turnID string, r gjson.Result) foreign.Question {
 	q := foreign.Question{TurnID: turnID, Call: call(r.Get("tool_use_id"), r.Get("tool_name"), r.Get("input")), Action: protocol.ActionExternal}
 	input := r.Get("input")
 	n := foreign.NamesOf(contents[q.Name], nil, input)
+	q.Runs = n.Command
 	q.Options = []protocol.PermissionOption{{ID: optionAllow, Name: "Allow once", Kind: protocol.AllowOnce}}
 	if len(suggested(r.Get("permission_suggestions"))) > 0 {
 		q.Options = append(q.Options, protocol.PermissionOption{

@@ -84,7 +84,7 @@ func (t *turn) question(m rpcpeer.Message) foreign.Question {
 		q.Change(slices.DeleteFunc(paths, func(path string) bool { return path == "" }))
 		return q
 	}
-	q.Name = "commandExecution"
+	q.Name, q.Runs = "commandExecution", true
 	q.Command = cmp.Or(m.Params.Get("command").Str, item.Get("command").Str)
 	if host := m.Params.Get("networkApprovalContext.host").Str; host != "" {
 		q.Input = contact(host, q.Input)

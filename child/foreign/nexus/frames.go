@@ -175,6 +175,7 @@ func (s *session) decide(ended context.Context, t *turn, frame gjson.Result) (de
 	q := foreign.Question{
 		TurnID: t.id, Call: foreign.Call{ID: frame.Get("tool_id").Str, Name: frame.Get("tool_name").Str, Input: jsontext.Value(frame.Get("input").Raw)},
 		Action: action(frame.Get("action").Str), Summary: textcut.Line(frame.Get("summary").Str, 300), Command: frame.Get("command").Str,
+		Runs: true, // as the program shows it, which has cut what does not run
 	}
 	for _, path := range frame.Get("paths").Array() {
 		q.Paths = append(q.Paths, path.Str)
