@@ -42,10 +42,10 @@ func (p *patch) line(line string) {
 		return
 	}
 	surely := strings.HasPrefix(line, "***") || strings.HasPrefix(line, "@@")
-	if m := marked(line); m != nil {
-		surely = m[1][0] != '-'
+	if mark, file := marked(line); mark != "" {
+		surely = mark[0] != '-'
 		p.begins = p.begins || !p.read
-		p.file(strings.ToLower(m[1]), m[2])
+		p.file(mark, file)
 	}
 	p.holds, p.begins, p.read = p.holds || surely, p.begins || surely && !p.read, true
 }
@@ -100,18 +100,19 @@ func (s *search) prefixed(file string) {
 	}
 }
 
-// marked is how a line of a patch begins that names a file, and the rest of it; nil for any other. It takes more than one program does: any
+// marked is how a line of a patch begins that names a file, in small letters, and the rest of it; "" for any other. It takes more than one program does: any
 // letter case, any white space, any words before the colon.
-func marked(line string) []string {
+func marked(line string) (mark, file string) {
 	if !strings.ContainsRune("-+*dDrRcCiI", rune(line[0])) {
-		return nil
+		return "", ""
 	}
-	return mark().FindStringSubmatch(line)
+	begin := fileMark().FindString(line)
+	return strings.ToLower(strings.TrimFunc(begin, unseen)), line[len(begin):]
 }
 
-var mark = sync.OnceValue(func() *regexp.Regexp {
-	words := `(---_|\+\+\+_|diff_+--git_|(?:rename|copy)_+(?:from|to)_|\*\*\*_*[a-z](?:[a-z]|_)*:|\*\*\*_|index:)_*(.*)$`
-	return regexp.MustCompile(`(?is)^` + strings.ReplaceAll(words, "_", `[\s\v\x{85}\p{Z}\p{Cf}]`))
+var fileMark = sync.OnceValue(func() *regexp.Regexp {
+	words := `(---_|\+\+\+_|diff_+--git_|(?:rename|copy)_+(?:from|to)_|\*\*\*_*[a-z](?:[a-z]|_)*:|\*\*\*_|index:)_*`
+	return regexp.MustCompile(`(?i)^` + strings.ReplaceAll(words, "_", `[\s\v\x{85}\p{Z}\p{Cf}]`))
 })
 
 // breaksLine reports whether some programs, as those in Python, end a line at a character where others do not.
