@@ -47,3 +47,12 @@ func TestOptionsOfAChange(t *testing.T) {
 		}
 	}
 }
+
+// A call in which a command may stand is shown whole, whatever the tool.
+func TestWhatRunsOfAQuestion(t *testing.T) {
+	for input, want := range map[string]bool{`{"x":[{"cmd":"sh"}]}`: true, `{"script":"sh"}`: true, `{"x":"sh"}`: false} {
+		if q := question("1", gjson.Parse(`{"tool_name":"mcp__x__y","input":`+input+`}`)); q.Runs != want || q.Action != protocol.ActionExternal {
+			t.Errorf("%s: got %v, %s", input, q.Runs, q.Action)
+		}
+	}
+}
