@@ -2,9 +2,13 @@ package main_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // In the lobby a key alone chooses. Any other line waits for whoever is chosen, in its order, and is named if nobody is.
@@ -134,6 +138,60 @@ func TestTypedBehindTheEnd(t *testing.T) {
 			if messages := s.messages("main"); strings.Contains(messages, "more") {
 				t.Errorf("the agent has %s", messages)
 			}
+		})
+	}
+}
+
+// By lines, too, nothing that is typed behind the end is left for the shell, which would carry it out: neither the line whose end does not come,
+// nor what stands behind Ctrl-D, or there when a signal ends the talk. The terminal is as before then.
+func TestTypedBehindTheEndByLines(t *testing.T) {
+	t.Parallel()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip(err)
+	}
+	for name, way := range map[string]struct {
+		typed, said string
+		term        bool // a signal ends it
+	}{
+		"quit":    {typed: "/quit\rsome text behind it\recho EXECUTED > stray.txt", said: "nexus: not sent: some text behind it\necho EXECUTED > stray.txt\n"},
+		"ctrl-d":  {typed: "\x04one more\recho EXECUTED > stray.txt", said: "nexus: not sent: one more\necho EXECUTED > stray.txt\n"},
+		"sigterm": {typed: "echo EXECUTED > stray.txt", term: true, said: "nexus: not sent: echo EXECUTED > stray.txt\n"},
+		"dumb":    {typed: "/quit\recho EXECUTED > stray.txt", said: "nexus: not sent: echo EXECUTED > stray.txt\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newLive(t, nil)
+			s.call("/", "create_agent", `{"agent_id":"main"}`)
+			p := inTerminal(t, s.home, s.cwd, 120, bash, "--norc", "-i")
+			command := filepath.Join(programs, "nexus") + " --plain --connect=" + s.url
+			if name == "dumb" {
+				command = "TERM=dumb " + strings.Replace(command, " --plain", "", 1)
+			}
+			p.types("PS1='shell \\#: '; " + command + "\r")
+			p.sees("has proved to be")
+			p.types("echo hello\r")
+			p.sees("\nhello")
+			p.types(way.typed)
+			if way.term {
+				p.sees(way.typed)
+				job, err := unix.IoctlGetInt(int(p.pty.Fd()), unix.TIOCGPGRP)
+				if err == nil {
+					err = syscall.Kill(-job, syscall.SIGTERM)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.sees(way.said, "\nshell 2:")
+			p.types("\r")
+			p.types("stty -a | grep -o ' icanon '; echo $((6*7))\r")
+			p.sees("\n icanon\n42")
+			if _, err := os.Stat(filepath.Join(s.cwd, "stray.txt")); err == nil {
+				t.Errorf("the shell has carried out what was typed:\n%s", p.text())
+			}
+			p.types("exit\r")
+			_ = p.leaves()
 		})
 	}
 }

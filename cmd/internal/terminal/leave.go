@@ -1,7 +1,6 @@
 package terminal
 
 import (
-	"context"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -104,25 +103,5 @@ func (m *model) keep() {
 func unsent(t *talk, text string) {
 	if text = strings.Trim(text, "\r\n"); strings.TrimSpace(text) != "" {
 		t.queued = append(t.queued, message{text: text})
-	}
-}
-
-// afterwards takes the lines that come behind the end of the talk.
-func (l *lineMode) afterwards(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, restPatience)
-	defer cancel()
-	var r rest
-	for pause := time.NewTimer(restPause); ; pause.Reset(restPause) {
-		select {
-		case line, ok := <-l.lines:
-			if ok {
-				r.take(line + "\n")
-				continue
-			}
-		case <-pause.C:
-		case <-ctx.Done():
-		}
-		unsent(l.t, r.taken())
-		return
 	}
 }

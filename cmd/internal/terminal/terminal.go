@@ -1,7 +1,6 @@
 package terminal
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -131,15 +130,15 @@ func plainly(ctx context.Context, c *client.Client, o Options) (*talk, error) {
 		case <-ctx.Done():
 		}
 	})
-	l := &lineMode{t: t, out: &output{Writer: o.Stdout}, scripted: o.Terminal == nil, msgs: msgs, done: make(chan struct{}), lines: make(chan string)}
-	go l.read(o.Stdin) // ends with stdin, or with the process
+	l := &lineMode{t: t, out: &output{Writer: o.Stdout}, scripted: o.Terminal == nil, msgs: msgs, typed: typedLines{from: o.Stdin, done: make(chan struct{})}}
+	l.lines = l.typed.read()
 	t.chat.goes(func() { t.chat.halts.Watch(t.chat.ctx) })
 	t.chat.approvals()
 	l.loop(ctx)
-	if t.over && !l.scripted {
+	if !l.scripted {
 		l.afterwards(ctx)
 	}
-	close(l.done)
+	close(l.typed.done)
 	stop()
 	return t, l.out.err
 }
@@ -166,28 +165,11 @@ type lineMode struct {
 	t        *talk
 	out      *output
 	msgs     chan any
-	lines    chan string
-	done     chan struct{} // closed when nobody reads lines any more
-	scripted bool          // no person types
-	working  int           // how much work is under way
-	ending   bool          // stdin has ended
-}
-
-func (l *lineMode) read(in io.Reader) {
-	defer close(l.lines)
-	for r := bufio.NewReader(in); ; {
-		line, err := r.ReadString('\n')
-		if line != "" {
-			select {
-			case l.lines <- strings.TrimRight(line, "\r\n"):
-			case <-l.done:
-				return
-			}
-		}
-		if err != nil {
-			return
-		}
-	}
+	typed    typedLines
+	lines    <-chan string
+	scripted bool // no person types
+	working  int  // how much work is under way
+	ending   bool // stdin has ended
 }
 
 // loop shows what happens until the person leaves, or stdin ends and nothing runs.
