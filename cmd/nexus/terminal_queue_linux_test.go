@@ -208,3 +208,43 @@ func TestVerbsOfATalkWithAKeyFile(t *testing.T) {
 	p.types("/list\r")
 	p.sees("AGENT", "STATE")
 }
+
+// A stop, in the talk or elsewhere, sends nothing of what waits in the talk: all of it is named in its order, also what the server had, and the agent
+// stays stopped, until somebody says something to it.
+func TestStoppingWhatMessagesWaitFor(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(s *live, p *person){
+		"here":      func(_ *live, p *person) { p.types("/stop\r") },
+		"elsewhere": func(s *live, _ *person) { s.call("/agent/main", "shutdown", `{}`) },
+		"not shown": func(s *live, p *person) {
+			p.types("/agent other\r")
+			p.sees("\nother · offline")
+			s.call("/agent/main", "shutdown", `{}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, p := sleeping(t)
+			s.call("/", "create_agent", `{"agent_id":"other"}`)
+			p.types("echo one\recho two\recho three\r")
+			p.sees("queued: echo one", "3 queued")
+			eventually(t, "it is not at the server", func() (any, error) { return nil, s.waiting("main", 1) })
+			stop(s, p)
+			p.sees("! not sent: echo one\n! not sent: echo two\n! not sent: echo three\n")
+			if name == "here" {
+				p.sees("stopped main: the next request to it starts it again")
+			}
+			if all := s.call("/", "list_agents", `{}`); gjson.Get(all, `result.agents.#(agent_id=="main").state`).Str != "stopped" {
+				t.Errorf("it shows\n%s\nand there is %s", p.text(), all)
+			}
+			if name == "not shown" {
+				return
+			}
+			p.types("echo again\r")
+			p.sees("you> echo again", "\nagain\n")
+			if text := p.text(); strings.Contains(text, "you> echo one") || strings.Contains(text, "you> echo two") || strings.Contains(text, "cancelled: ") {
+				t.Errorf("it shows\n%s", text)
+			}
+		})
+	}
+}

@@ -35,6 +35,7 @@ type (
 	sent struct {
 		agent, id        string
 		taken, cancelled bool // by the server; before or in its turn
+		halted           bool // it was cancelled as its agent was stopped
 		err              error
 	}
 	// wants says that a call waits for an approval, and settled that it does so no more.
@@ -209,20 +210,31 @@ func (c *chat) send(m message) <-chan error {
 		}
 		known <- err
 		if c.ctx.Err() == nil {
-			c.tell(sent{m.agent, m.id, taken, gjson.GetBytes(result, "cancelled").Bool(), err})
+			c.tell(sent{agent: m.agent, id: m.id, taken: taken, cancelled: gjson.GetBytes(result, "cancelled").Bool(), err: err})
 		}
 	})
 	return known
 }
 
-// later tells something after a while.
-func (c *chat) later(after time.Duration, msg any) {
+// later tells, after a while, what comes of w.
+func (c *chat) later(after time.Duration, w work) {
 	c.goes(func() {
 		if ratelimit.Sleep(c.ctx, after) == nil {
-			c.tell(msg)
+			c.tell(w())
 		}
 	})
 }
+
+// ended says also whether the message was cancelled as its agent was stopped, as far as our key tells.
+func (c *chat) ended(m sent) sent {
+	if m.cancelled {
+		m.halted = halted(c.about(m.agent).State)
+	}
+	return m
+}
+
+// halted reports whether that is the state of an agent that was stopped.
+func halted(state string) bool { return state == "stopping" || state == "stopped" }
 
 // about is what the server knows of an agent, and its limits. None of it asks the agent's process, nor
 // brings one back that is gone.

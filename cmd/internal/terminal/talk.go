@@ -121,6 +121,7 @@ type message struct {
 	agent, id, text, whenBusy string
 	attached                  *[]protocol.Attachment
 	known                     <-chan error // what is known of it, as chat.send says; nil before it is sent
+	halted                    bool         // its agent was stopped: it is not sent any more
 }
 
 func newTalk(ctx context.Context, c *client.Client, o Options, tell telling) *talk {
@@ -186,11 +187,21 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 			t.used = m
 		}
 	case sent:
-		t.chat.later(unbegunPatience, unbegun(m)) // its turn may not have been told yet
+		t.chat.later(unbegunPatience, func() any { return unbegun(t.chat.ended(m)) }) // its turn may not have been told yet
 	case unbegun:
-		if q := t.forget(m.id); q != nil {
-			return q.unbegun(t, m), nil
+		if m.halted = m.halted || m.cancelled && m.agent == t.agent && halted(t.state); m.halted {
+			halt(t, m.agent, true)
 		}
+		if q := t.forget(m.id); q != nil {
+			lines = q.unbegun(t, m)
+		}
+		return append(lines, strandHalted(t)...), nil
+	case stopped:
+		if !m.done {
+			halt(t, m.agent, false)
+			t.forget("")
+		}
+		return m.lines, nil
 	case wants:
 		return nil, wait(t, m)
 	case ours:
@@ -274,7 +285,7 @@ func (t *talk) forget(id string) (dropped *message) {
 	behind := map[string]bool{} // the agents for which a message was seen
 	for i := range t.queued {
 		m := &t.queued[i]
-		if m.known == nil && m.agent != "" && !behind[m.agent] {
+		if m.known == nil && m.agent != "" && !behind[m.agent] && !m.halted {
 			m.known = t.chat.send(*m)
 		}
 		behind[m.agent] = true
@@ -299,6 +310,7 @@ func (t *talk) happened(m happened) (lines []string, more work) {
 			lines = t.look().asked("you", text)
 			delete(t.own, e.TurnID)
 			t.forget(e.TurnID)
+			lines = append(lines, strandHalted(t)...)
 		} else if e.Attempt <= 1 {
 			more = t.others(e.TurnID)
 		}

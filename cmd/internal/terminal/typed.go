@@ -64,9 +64,35 @@ func queuedFor(t *talk) (own []message) {
 }
 
 // strand drops the messages that wait for the agent that is talked to, which is gone, and says so: they would bring it back.
-func strand(t *talk) (lines []string) {
+func strand(t *talk) []string {
+	return withdraw(t, func(m message) bool { return m.agent == t.agent && m.known == nil })
+}
+
+// strandHalted drops the messages that waited for agents that were stopped, and says so: they would start them again. It does so once what
+// became of the first one, which is at the server, is known, so that they are named in their order.
+func strandHalted(t *talk) []string {
+	first := map[string]bool{} // the agents with one there
+	for _, m := range t.queued {
+		if m.known != nil {
+			first[m.agent] = true
+		}
+	}
+	return withdraw(t, func(m message) bool { return m.halted && !first[m.agent] })
+}
+
+// halt keeps the messages that wait for an agent, which is stopped, from being sent, or no more.
+func halt(t *talk, agent string, on bool) {
+	for i := range t.queued {
+		if m := &t.queued[i]; m.agent == agent {
+			m.halted = on
+		}
+	}
+}
+
+// withdraw drops waiting messages, and says so.
+func withdraw(t *talk, those func(message) bool) (lines []string) {
 	t.queued = slices.DeleteFunc(t.queued, func(m message) bool {
-		waits := m.agent == t.agent && m.known == nil
+		waits := those(m)
 		if waits {
 			delete(t.own, m.id)
 			lines = append(lines, t.look().problem(cli.Harmless(notSent+m.text, false)))
@@ -84,6 +110,9 @@ func (q *message) unbegun(t *talk, m unbegun) []string {
 	switch {
 	case m.err != nil:
 		return []string{t.look().problem(cli.Harmless(fate(q.text, m.taken, m.err), false))}
+	case m.cancelled && (m.halted || q.halted):
+		delete(t.own, q.id)
+		return []string{t.look().problem(cli.Harmless(notSent+q.text, false))}
 	case m.cancelled:
 		return []string{t.look().note(cli.Harmless("cancelled: "+q.text, true))}
 	}
@@ -122,6 +151,8 @@ func undelivered(t *talk) (lines []string) {
 		default:
 			if taken, err := m.outcome(ctx); err != nil {
 				lines = append(lines, fate(m.text, taken, err))
+			} else if m.halted { // it is cancelled, unless it has come behind the stop
+				lines = append(lines, perhapsNot+m.text)
 			}
 		}
 	}

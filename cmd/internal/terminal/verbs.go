@@ -50,9 +50,16 @@ func runVerb(t *talk, how subject, name string, args []string) ([]string, work) 
 	if most, asks := map[string]int{"shutdown": 0, "destroy": 1}[name]; asks && len(args) > most {
 		return []string{t.look().problem("usage: " + usageOf(name))}, nil
 	}
+	halts := ""
+	if first := slices.IndexFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") }); name == "stop" && first >= 0 {
+		halts = args[first]
+		halt(t, halts, true)
+	}
 	do := func() any {
 		lines, status := t.run(append([]string{name}, args...)...)
 		switch {
+		case name == "stop":
+			return stopped{halts, lines, status == cli.ExitDone}
 		case status != cli.ExitDone:
 			return stays(lines)
 		case name == "shutdown":
@@ -141,4 +148,11 @@ func verbHelp(l look, name string) []string {
 		text += "\n" + v.Flags
 	}
 	return l.wrap(text, "")
+}
+
+// stopped is what came of /stop, for an agent for which nothing that waited is sent since.
+type stopped struct {
+	agent string
+	lines []string
+	done  bool
 }
