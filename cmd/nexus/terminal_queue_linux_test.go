@@ -137,7 +137,7 @@ func TestDestroyingWhatMessagesWaitFor(t *testing.T) {
 	p.sees("queued: echo later", "2 queued")
 	eventually(t, "it is not at the server", func() (any, error) { return nil, s.waiting("main", 1) })
 	p.types("/destroy\ry\r")
-	p.sees("destroyed main", "! not sent: echo at last", "· cancelled: echo later", "no agent")
+	p.sees("destroyed main", "! not sent: echo at last", "! not sent: echo later", "no agent")
 	if all := s.call("/", "list_agents", `{}`); gjson.Get(all, "result.agents.#").Int() != 0 {
 		t.Errorf("there is %s", all)
 	}

@@ -225,10 +225,11 @@ func (c *chat) later(after time.Duration, w work) {
 	})
 }
 
-// ended says also whether the message was cancelled as its agent was stopped, as far as our key tells.
+// ended says also whether the message was cancelled as its agent was stopped or destroyed, as far as our key tells.
 func (c *chat) ended(m sent) sent {
 	if m.cancelled {
-		m.halted = halted(c.about(m.agent).State)
+		of := c.about(m.agent)
+		m.halted = halted(of.State) || of.listed && of.AgentID == ""
 	}
 	return m
 }
@@ -241,6 +242,7 @@ func halted(state string) bool { return state == "stopping" || state == "stopped
 type about struct {
 	api.AgentInfo
 	limits api.HeldLimits
+	listed bool // the server has said which agents there are
 }
 
 func (c *chat) about(agent string) (a about) {
@@ -248,6 +250,7 @@ func (c *chat) about(agent string) (a about) {
 	if err != nil {
 		return a // a key for the one agent lists none
 	}
+	a.listed = true
 	for _, one := range all.Agents {
 		if one.AgentID == agent {
 			a.AgentInfo = one
