@@ -189,13 +189,7 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 	case sent:
 		t.chat.later(unbegunPatience, func() any { return unbegun(t.chat.ended(m)) }) // its turn may not have been told yet
 	case unbegun:
-		if m.halted = m.halted || m.cancelled && m.agent == t.agent && halted(t.state); m.halted {
-			halt(t, m.agent, true)
-		}
-		if q := t.forget(m.id); q != nil {
-			lines = q.unbegun(t, m)
-		}
-		return append(lines, strandHalted(t)...), nil
+		return withoutTurn(t, m), nil
 	case stopped:
 		if !m.done {
 			halt(t, m.agent, false)
@@ -248,6 +242,17 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 		return append(t.shown.flush(), m...), nil
 	}
 	return nil, nil
+}
+
+// withoutTurn takes that a message has had no turn. If its agent was stopped, nothing else that waits for that one is sent.
+func withoutTurn(t *talk, m unbegun) (lines []string) {
+	if m.halted = m.halted || m.cancelled && m.agent == t.agent && halted(t.state); m.halted {
+		halt(t, m.agent, true)
+	}
+	if q := t.forget(m.id); q != nil {
+		lines = q.unbegun(t, m)
+	}
+	return append(lines, strandHalted(t)...)
 }
 
 // rename goes on with an agent under its other name.
