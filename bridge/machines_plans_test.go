@@ -115,12 +115,12 @@ func TestMachinesRuns(t *testing.T) {
 	}
 
 	// What does not begin is nobody's, and neither is what is removed for later ones.
-	if got := call(a, "run_plan", `{"request_id":"bad","agents":["nobody"],"plan":{"tasks":[{"id":"a","type":"testing","description":"x"}]}}`); !strings.Contains(got, "AGENT_NOT_FOUND") || c.owner("plan/bad") != "" {
-		t.Errorf("a run of an agent that is not there: %s, is of %q", got, c.owner("plan/bad"))
+	if got := call(a, "run_plan", `{"request_id":"bad","agents":["nobody"],"plan":{"tasks":[{"id":"a","type":"testing","description":"x"}]}}`); !strings.Contains(got, "AGENT_NOT_FOUND") || c.runOwner("bad") != "" {
+		t.Errorf("a run of an agent that is not there: %s, is of %q", got, c.runOwner("bad"))
 	}
 	ask(b, `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"there"}}`)
-	if got := call(a, "run_plan", `{"request_id":"bad","agents":["there"],"plan":{"tasks":[{"id":"a","type":"testing","description":"x"}]}}`); !strings.Contains(got, "INVALID_PARAMS") || !strings.Contains(got, "agent there is on the machine b: ") || c.owner("plan/bad") != "" {
-		t.Errorf("a run of an agent of another machine: %s, is of %q", got, c.owner("plan/bad"))
+	if got := call(a, "run_plan", `{"request_id":"bad","agents":["there"],"plan":{"tasks":[{"id":"a","type":"testing","description":"x"}]}}`); !strings.Contains(got, "INVALID_PARAMS") || !strings.Contains(got, "agent there is on the machine b: ") || c.runOwner("bad") != "" {
+		t.Errorf("a run of an agent of another machine: %s, is of %q", got, c.runOwner("bad"))
 	}
 	old, err := os.ReadFile(filepath.Join(dirs[0], "one.jsonl"))
 	if err != nil {
@@ -132,7 +132,7 @@ func TestMachinesRuns(t *testing.T) {
 		}
 	}
 	ask(a, runPlanCall("last", "x"))
-	if diff := cmp.Diff([]string{"", "b", "a"}, []string{c.owner("plan/one"), c.owner("plan/two"), c.owner("plan/last")}); diff != "" {
+	if diff := cmp.Diff([]string{"", "b", "a"}, []string{c.runOwner("one"), c.runOwner("two"), c.runOwner("last")}); diff != "" {
 		t.Errorf("the owners of runs (-want +got):\n%s", diff)
 	}
 

@@ -23,6 +23,7 @@ type cluster struct {
 	mu sync.Mutex // guards what follows
 	// claims are the machines of agents.
 	claims map[string]string
+	runs   map[string]string           // that a machine has claimed
 	in     map[string]chan net.Conn    // of each machine
 	links  map[string][]net.Conn       // that a machine takes; closed ones, too
 	down   map[string]bool             // machines that are not reached
@@ -43,7 +44,7 @@ type cluster struct {
 // newCluster is a cluster without servers.
 func newCluster(names ...string) *cluster {
 	c := &cluster{
-		claims: map[string]string{}, in: map[string]chan net.Conn{}, links: map[string][]net.Conn{}, down: map[string]bool{},
+		claims: map[string]string{}, runs: map[string]string{}, in: map[string]chan net.Conn{}, links: map[string][]net.Conn{}, down: map[string]bool{},
 		labels: map[string]map[string]string{}, load: map[string]forward.Load{}, had: map[string][]string{}, drains: map[string]bool{}, hears: map[string]httpd.Listener{},
 	}
 	for _, name := range names {
@@ -97,6 +98,13 @@ func (c *cluster) owner(agent string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.claims[agent]
+}
+
+// runOwner is the machine that has claimed a run.
+func (c *cluster) runOwner(run string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.runs[run]
 }
 
 // machine is one of a cluster.
@@ -169,9 +177,16 @@ func (m *machine) Release(_ context.Context, agent string) error {
 	return nil
 }
 
-// Runs are claimed as agents are, by names that no agent can have.
 func (m *machine) ClaimRun(ctx context.Context, run string) (string, error) {
-	return m.Claim(ctx, "plan/"+run)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.split {
+		return "", errors.New("a majority of the machines is not reached")
+	}
+	if _, ok := m.runs[run]; !ok {
+		m.runs[run] = m.name
+	}
+	return m.runs[run], nil
 }
 
 func (m *machine) RunOwner(_ context.Context, run string) (string, error) {
@@ -180,11 +195,16 @@ func (m *machine) RunOwner(_ context.Context, run string) (string, error) {
 	if m.split {
 		return "", errors.New("a majority of the machines is not reached")
 	}
-	return m.claims["plan/"+run], nil
+	return m.runs[run], nil
 }
 
 func (m *machine) ReleaseRun(ctx context.Context, run string) error {
-	return m.Release(ctx, "plan/"+run)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.runs[run] == m.name {
+		delete(m.runs, run)
+	}
+	return nil
 }
 
 func (m *machine) Check() error {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"nexus.internal/protocol/ratelimit"
 	"nexus.internal/supervisor/cluster/tunnel"
 )
 
@@ -23,6 +25,20 @@ func OpenBucket(ctx context.Context, js jetstream.JetStream, config jetstream.Ke
 		bucket, err = js.CreateOrUpdateKeyValue(ctx, config)
 	}
 	return bucket, err
+}
+
+// readAgainEvery is between two tries to read what no machine answers for.
+const readAgainEvery = 20 * time.Millisecond
+
+// Read reads a key of a bucket, as a machine that keeps the bucket knows it: that may be a moment behind. Just after the bucket was made, or while those machines start,
+// none answers: it waits for one then, as long as ctx lasts.
+func Read(ctx context.Context, bucket jetstream.KeyValue, key string) (jetstream.KeyValueEntry, error) {
+	for {
+		entry, err := bucket.Get(ctx, key)
+		if !errors.Is(err, nats.ErrNoResponders) || ratelimit.Sleep(ctx, readAgainEvery) != nil {
+			return entry, err
+		}
+	}
 }
 
 // ErrChanged says that something that was to be changed is not as it was said to be.

@@ -208,7 +208,7 @@ func (n *Node) Take(ctx context.Context, agent string) (c Claim, err error) {
 // ask reads the claim on an agent, which may not be known here yet.
 func (n *Node) ask(ctx context.Context, agent string) (c Claim, err error) {
 	err = n.change(ctx, func(ctx context.Context, b jetstream.KeyValue) error {
-		entry, err := b.Get(ctx, key(agent))
+		entry, err := Read(ctx, b, key(agent))
 		if err == nil {
 			var unread error
 			c, unread = readClaim(entry.Value(), entry.Revision())

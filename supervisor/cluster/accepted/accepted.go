@@ -78,7 +78,7 @@ func (b *Bucket) Take(ctx context.Context, agent string, epoch uint64, fresh boo
 	l := &List{kv: b.kv, key: key(agent), epoch: epoch}
 	for {
 		var last value
-		entry, err := b.kv.Get(ctx, l.key)
+		entry, err := cluster.Read(ctx, b.kv, l.key)
 		switch {
 		case errors.Is(err, jetstream.ErrKeyNotFound):
 			l.revision = 0
@@ -99,7 +99,8 @@ func (b *Bucket) Take(ctx context.Context, agent string, epoch uint64, fresh boo
 		if err == nil {
 			return l, slices.Clone(l.accepted), nil
 		}
-		if !errors.Is(err, ErrFenced) { // else it was read of a machine that lags behind, or is another one's now
+		// It was read of a machine that lags behind, or is another one's now, or no machine was there that takes it.
+		if !errors.Is(err, ErrFenced) && !errors.Is(err, jetstream.ErrNoStreamResponse) {
 			return nil, nil, fmt.Errorf("take the accepted prompts of %s: %w", agent, err)
 		}
 		if err := ratelimit.Sleep(ctx, retryEvery); err != nil {

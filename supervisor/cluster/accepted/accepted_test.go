@@ -108,6 +108,31 @@ func TestOwners(t *testing.T) {
 	}
 }
 
+// Nobody answers for the lists until the machines that keep them have begun to: they are waited for.
+func TestNobodyAnswersYet(t *testing.T) {
+	t.Parallel()
+	m := clustertest.Start(t, 3)[0]
+	b := open(t, m)
+	if err := m.JetStream.DeleteKeyValue(within(t), "nexus_farm_accepted"); err != nil {
+		t.Fatal(err)
+	}
+	took := make(chan error, 1)
+	go func() { // which is waited for
+		_, _, err := b.Take(within(t), "worker", 3, false)
+		took <- err
+	}()
+	select {
+	case err := <-took:
+		t.Errorf("nobody answers, and it says: %v", err)
+		return
+	case <-time.After(500 * time.Millisecond):
+	}
+	open(t, m)
+	if err := <-took; err != nil {
+		t.Error(err)
+	}
+}
+
 // A list has an end; what is shipped makes room.
 func TestLongList(t *testing.T) {
 	t.Parallel()

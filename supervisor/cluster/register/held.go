@@ -81,7 +81,7 @@ func (r *Register) Drop(ctx context.Context, name, holder string) error {
 // holder is what the machine knows that answers: any of those that keep the bucket, which may be a moment behind.
 func (r *Register) holder(ctx context.Context, bucket jetstream.KeyValue, name string) (has string, revision uint64, err error) {
 	err = cluster.Agree(ctx, bucket, func(ctx context.Context, b jetstream.KeyValue) error {
-		entry, err := b.Get(ctx, heldKey(name))
+		entry, err := cluster.Read(ctx, b, heldKey(name))
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
 			return nil
 		}
