@@ -125,6 +125,36 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
+// What was answered as old is told for all that a client has asked, and what was since the last look apart.
+func TestStale(t *testing.T) {
+	var since atomic.Value
+	server := httptest.NewServer(proving(testKey, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(api.StaleHeader, since.Load().(string))
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"agents":[]}}`)
+	}))
+	t.Cleanup(server.Close)
+	c := dial(t, portOf(t, server.Listener.Addr()))
+	for _, says := range []string{"2026-01-02T03:04:05Z", "", api.StaleNever} {
+		since.Store(says)
+		if _, err := client.Do(t.Context(), c, "", api.ListAgents, api.None{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.TakeStale(); got != says {
+			t.Errorf("since the last look %q, want %q", got, says)
+		}
+	}
+	since.Store("never")
+	for range 2 {
+		if _, err := client.Do(t.Context(), c, "", api.ListAgents, api.None{}); err != nil {
+			t.Fatal(err)
+		}
+		since.Store("")
+	}
+	if got := c.Stale(); got != "never" {
+		t.Errorf("of all that was asked: %q", got)
+	}
+}
+
 // At the port for other machines a client without TLS is told what to do.
 func TestPlainToTLS(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -205,6 +205,14 @@ func (c *Client) Stale() string {
 	return ""
 }
 
+// TakeStale is Stale for what was answered since the last TakeStale.
+func (c *Client) TakeStale() string {
+	if since := c.stale.Swap(nil); since != nil {
+		return *since
+	}
+	return ""
+}
+
 // Close drops connections that are kept for later calls.
 func (c *Client) Close() { c.keys.now().http.CloseIdleConnections() }
 

@@ -141,6 +141,26 @@ func (s saves) Commit(records ...transcript.Record) error {
 	return s(records[0].(transcript.Allowance).Allowance)
 }
 
+// Nobody is asked about a command that would fail for where it is to begin, whatever it is named by.
+func TestCommandOutside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, parent := asked(t, trusted)
+		if err := os.Symlink(s.outside, s.dir+"/away"); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"shell", "job_start"} {
+			for cwd, want := range map[string]string{
+				"..":      "cwd .. is outside the working directory WORK: a command begins there or below",
+				s.outside: "cwd OUTSIDE is outside the working directory WORK: a command begins there or below",
+				"away":    "away leads out of what this agent may touch",
+			} {
+				s.want(name+": "+want, call(name, "command", "make", "cwd", cwd))
+			}
+		}
+		quiet(t, parent)
+	})
+}
+
 // What was allowed for the session is not asked again, nor after a restart; what
 // is beside it is.
 func TestForTheSession(t *testing.T) {

@@ -2,7 +2,10 @@ package toolenv
 
 import (
 	"context"
+	"errors"
 	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/child/permission"
 	"nexus.internal/child/tool"
@@ -47,6 +50,12 @@ type jobStart struct {
 func jobTools(env *Env) []tool.Tool {
 	start, others := env.jobs.Tools()
 	return append([]tool.Tool{jobStart{start, env}}, others...)
+}
+
+// Scope implements [tool.Scoped].
+func (s jobStart) Scope(in jsontext.Value) (tool.Scope, error) {
+	scope, err := s.Scoped.Scope(in)
+	return scope, errors.Join(err, s.env.beginsWithin(scope))
 }
 
 func (s jobStart) Run(ctx context.Context, c tool.Call) (tool.Result, error) {

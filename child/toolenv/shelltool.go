@@ -3,12 +3,17 @@ package toolenv
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"nexus.internal/child/sandbox"
 	"nexus.internal/child/tool"
+	"nexus.internal/child/tool/file"
 	"nexus.internal/child/tool/shell"
+	"nexus.internal/protocol/rights"
 )
 
 // confines says whether the kernel can confine programs. It does not change.
@@ -26,6 +31,26 @@ func newShellTool(env *Env) shellTool { return shellTool{shell.New(shell.Options
 func (s shellTool) told(walls string) shellTool {
 	s.Tool = shell.New(shell.Options{Walls: walls})
 	return s
+}
+
+// Scope implements [tool.Scoped].
+func (s shellTool) Scope(in jsontext.Value) (tool.Scope, error) {
+	scope, err := s.Tool.Scope(in)
+	return scope, errors.Join(err, s.env.beginsWithin(scope))
+}
+
+// beginsWithin says why a command cannot begin where it is to: nobody is asked about what fails then.
+func (env *Env) beginsWithin(scope tool.Scope) error {
+	cwd := env.Cwd()
+	for _, written := range scope.Paths {
+		if !rights.Within(cwd, absolutePath(cwd, written)) {
+			return fmt.Errorf("cwd %s is outside the working directory %s: a command begins there or below", written, cwd)
+		}
+		if way, _ := file.Follow(wholePath(cwd, written)); !rights.Within(cwd, way.Path) {
+			return errors.New(leadsOut(written))
+		}
+	}
+	return nil
 }
 
 func (s shellTool) Run(ctx context.Context, c tool.Call) (tool.Result, error) {

@@ -4,14 +4,18 @@ import (
 	"context"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/logfile"
+	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/cmd/internal/config"
 	"nexus.internal/cmd/internal/logsink"
 	"nexus.internal/cmd/internal/telemetry"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/tracing"
 )
 
@@ -36,8 +40,11 @@ func (o *logOptions) childLevel() string {
 }
 
 // open returns the log and what it writes to, which is to be flushed at the end.
-func (o *logOptions) open(stderr io.Writer) (logsink.Sink, *zap.Logger, error) {
+func (o *logOptions) open(stderr io.Writer, home config.Home) (logsink.Sink, *zap.Logger, error) {
 	if o.file != "" {
+		if err := o.besideTheHome(home); err != nil {
+			return logsink.Sink{}, nil, err
+		}
 		file, err := logfile.Open(o.file, logfile.Options{Opened: alsoCrash})
 		if err != nil {
 			return logsink.Sink{}, nil, err
@@ -46,6 +53,21 @@ func (o *logOptions) open(stderr io.Writer) (logsink.Sink, *zap.Logger, error) {
 	}
 	lines := logsink.New(stderr, o.format)
 	return lines, lines.Logger(o.level), nil
+}
+
+// besideTheHome refuses a file in the place of one of the home's, which would have lines of the log in it.
+func (o *logOptions) besideTheHome(home config.Home) error {
+	dir := filepath.Dir(o.file)
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil || !home.Owns(dir) || filepath.Ext(o.file) == ".log" {
+		return nil
+	}
+	if logs, err := filepath.EvalSymlinks(home.LogsDir()); err == nil {
+		if _, in := safefile.Below(logs, real); in || real == logs {
+			return nil
+		}
+	}
+	return cli.Usage("--log-file %s: in the home, which has other files, a log is in logs/, or its name ends in .log", o.file)
 }
 
 // alsoCrash lets the text of a crash go to the file that the log goes to now, unless

@@ -187,7 +187,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	if err := o.find(); err != nil {
 		return err
 	}
-	lines, log, err := o.log.open(app.Stderr)
+	lines, log, err := o.log.open(app.Stderr, cfg.Home)
 	if err != nil {
 		return err
 	}

@@ -37,14 +37,31 @@ func (p *printer) NoteUnreached(machines []string) {
 	}
 }
 
-// noteStale says on stderr what the server says of its answers that may be old.
-func (p *printer) noteStale(c *client.Client) {
-	switch since := c.Stale(); since {
+// Stale says that what is shown may be old, as the machine says of its answers: since is [client.Client.Stale]. It is "" if it is not.
+func Stale(since string) string {
+	switch since {
 	case "":
+		return ""
 	case api.StaleNever:
-		p.note("the machine has not reached the others of its cluster since it started: it knows nothing of them yet")
+		return "the machine has not reached the others of its cluster since it started: it knows nothing of them yet"
 	default:
-		p.note("the machine is cut off from the others of its cluster: this may be old, as of %s", since)
+		return "the machine is cut off from the others of its cluster: this may be old, as of " + since
+	}
+}
+
+// Incomplete is Unreached and Stale in one line: the machines are the unreachable_nodes of an answer, since is when it is of.
+func Incomplete(machines []string, since string) string {
+	unreached, stale := Unreached(machines), Stale(since)
+	if unreached != "" && stale != "" {
+		return unreached + "; " + stale
+	}
+	return unreached + stale
+}
+
+// noteStale is Stale on stderr.
+func (p *printer) noteStale(c *client.Client) {
+	if text := Stale(c.Stale()); text != "" {
+		p.note("%s", text)
 	}
 }
 

@@ -122,7 +122,7 @@ func (t *talk) enterLobby() any {
 	if err != nil {
 		return t.fail(err)
 	}
-	if text := cli.Unreached(saved.UnreachableNodes); text != "" {
+	if text := cli.Incomplete(saved.UnreachableNodes, t.c.TakeStale()); text != "" {
 		t.chat.tell(said{t.look().problem(cli.Harmless(text, true))})
 	}
 	var last *api.SavedSession

@@ -38,7 +38,7 @@ type model struct {
 	question *question
 	note     string // what came of the last deed
 	broken   string // why there was no sample
-	missing  string // what is not in it
+	missing  string // why it is not all, or old
 	attach   string // the agent that the person goes to
 
 	width, height int
@@ -51,6 +51,7 @@ type (
 	sampled struct {
 		infos     []api.AgentInfo
 		unreached []string // machines of a cluster
+		stale     string   // as of when the machine says that this is
 		at        time.Duration
 		err       error
 	}
@@ -77,7 +78,7 @@ func (m *model) sample() tea.Cmd {
 		ctx, cancel := context.WithTimeout(m.ctx, patience)
 		defer cancel()
 		list, err := client.Do(ctx, m.c, "", api.ListAgents, api.None{})
-		return sampled{list.Agents, list.UnreachableNodes, time.Since(m.began), err}
+		return sampled{list.Agents, list.UnreachableNodes, m.c.TakeStale(), time.Since(m.began), err}
 	}, tea.Tick(silence, func(time.Time) tea.Msg { return silent{round} }))
 }
 
@@ -117,7 +118,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			m.broken = "no answer: " + cli.Harmless(msg.err.Error(), true)
 		} else {
 			m.board.take(msg.infos, msg.at)
-			m.missing = cli.Harmless(cli.Unreached(msg.unreached), true)
+			m.missing = cli.Harmless(cli.Incomplete(msg.unreached, msg.stale), true)
 			m.choose(m.place(m.board.sorted(m.by, m.inverted)))
 		}
 		return m, m.after(sampleEvery)

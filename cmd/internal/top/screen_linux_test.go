@@ -168,6 +168,25 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// What is shown of a machine that is cut off is not taken for what is now, until it has answered with all others again.
+func TestCutOff(t *testing.T) {
+	m := &model{}
+	m.Update(tea.WindowSizeMsg{Width: 160, Height: 20})
+	for _, tt := range []struct {
+		of   sampled
+		want string
+	}{
+		{sampled{stale: "2026-01-02T03:04:05Z"}, "this may be old, as of 2026-01-02T03:04:05Z"},
+		{sampled{unreached: []string{"b"}, stale: "never"}, "the machine b is not reached: what it has is missing here; the machine has not reached the others of its cluster since it started"},
+		{sampled{}, ""},
+	} {
+		m.Update(tt.of)
+		if shown := ansi.Strip(strings.Join(m.screen(), "\n")); !strings.Contains(shown, tt.want) || tt.want == "" && strings.Contains(shown, "the machine") {
+			t.Errorf("%+v is not told:\n%s", tt.of, shown)
+		}
+	}
+}
+
 // panicky panics at a key.
 type panicky struct{ *model }
 
