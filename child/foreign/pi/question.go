@@ -52,20 +52,27 @@ func (s *session) decide(ended context.Context, t *turn, m gjson.Result) bool {
 	defer cancel()
 	stop := context.AfterFunc(ended, cancel)
 	defer stop()
-	shown, err := json.Marshal(struct {
-		Title   string `json:"title"`
-		Message string `json:"message"`
-	}{m.Get("title").Str, m.Get("message").Str})
+	q, err := question(t.id, m)
 	if err != nil {
 		return false // cannot be: it came as JSON
 	}
-	answer, err := s.client.Permit(ctx, foreign.Question{
-		TurnID: t.id, Call: foreign.Call{ID: m.Get("id").Str, Name: "confirm", Input: shown}, Action: protocol.ActionExternal,
-		Summary: textcut.Clip(strings.TrimSpace(m.Get("title").Str+" "+m.Get("message").Str), foreign.MaxSummary),
-	})
+	answer, err := s.client.Permit(ctx, q)
 	if err != nil {
 		s.log.Info("a question of the program gets a no", zap.Error(err))
 		return false
 	}
 	return answer.Decision != protocol.Deny
+}
+
+// question is what an extension asks to be confirmed. What it is about nobody knows: its message may be the command that is to run.
+func question(turn string, m gjson.Result) (foreign.Question, error) {
+	title, message := m.Get("title").Str, m.Get("message").Str
+	shown, err := json.Marshal(struct {
+		Title   string `json:"title"`
+		Message string `json:"message"`
+	}{title, message})
+	return foreign.Question{
+		TurnID: turn, Call: foreign.Call{ID: m.Get("id").Str, Name: "confirm", Input: shown}, Action: protocol.ActionExternal,
+		Summary: textcut.Clip(strings.TrimSpace(title+" "+message), foreign.MaxSummary), Runs: true,
+	}, err
 }
