@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -134,8 +135,18 @@ func TestAttackThroughAnAgentThatIsWidened(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for other.Info().Queued == 0 {
+	for len(other.Info().Waiting) == 0 {
 		runtime.Gosched()
+	}
+	// People see which requests wait, an agent how many.
+	list, err := client.Do(f.ctx(), f.client, "", api.ListAgents, api.None{})
+	if i := slices.IndexFunc(list.Agents, func(a api.AgentInfo) bool { return a.AgentID == "other" }); err != nil || i < 0 ||
+		!slices.Equal(list.Agents[i].Waiting, other.Info().Waiting) || list.Agents[i].Queued != 1 {
+		t.Errorf("what waits: %+v, %v", list, err)
+	}
+	told, failure := f.server.HostCall(f.ctx(), supervisor.Caller{AgentID: "me"}, "list_agents", []byte("{}"))
+	if failure != nil || !strings.Contains(string(told), `"queued":1`) || strings.Contains(string(told), "waiting") {
+		t.Errorf("an agent is told %s, %v", told, failure)
 	}
 	mu.Lock()
 	theirs.AllowedPaths = []string{"/data", "/secret"}

@@ -329,7 +329,7 @@ func TestRepairComesFirst(t *testing.T) {
 		_, body := r.post("/agent/a", `{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"hello there"}}`)
 		sent <- body
 	}()
-	for a, err := r.sup.Agent("a"); err == nil && a.Info().Queued == 0; { //nolint:revive // until it waits
+	for a, err := r.sup.Agent("a"); err == nil && len(a.Info().Waiting) == 0; { //nolint:revive // until it waits
 		runtime.Gosched()
 	}
 	close(goOn)

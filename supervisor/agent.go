@@ -50,7 +50,7 @@ type Info struct {
 	// ShouldShutdown says that Shutdown was called and nothing was asked of
 	// the agent since.
 	ShouldShutdown bool
-	Queued         int // prompts that wait
+	Waiting        []string // ids of the prompts that wait, oldest first
 	// Asked are the permission requests that wait for an answer, oldest first.
 	Asked   []protocol.PermissionRequest
 	Running string // id of the running turn, "" if none runs
@@ -100,7 +100,7 @@ func (a *Agent) Info() Info {
 		info.State, info.Incarnation, info.Restarts, info.LastRestart = s.state, s.incarnations, s.restarts, s.lastRestart
 		info.ShouldShutdown, info.LastError = s.shutdown, s.lastError
 		info.Update, info.Narrowed = s.session, s.narrowed.holds
-		info.Queued, info.MaxAgents = len(s.turns.waiting), s.maxAgents
+		info.Waiting, info.MaxAgents = s.turns.waitingIDs(), s.maxAgents
 		if s.turns.current != nil {
 			info.Running = s.turns.current.id
 		}

@@ -198,14 +198,14 @@ func TestCallerGone(t *testing.T) {
 				turn := h.prompt(a, "1", "b: work | c: wait", supervisor.PromptOptions{Timeout: time.Minute})
 				synctest.Wait()
 				h.state(b, supervisor.Busy)
-				if info := h.state(c, supervisor.Busy); info.Queued != 1 {
-					t.Fatalf("%d wait for c, want 1", info.Queued)
+				if info := h.state(c, supervisor.Busy); len(info.Waiting) != 1 {
+					t.Fatalf("%d wait for c, want 1", len(info.Waiting))
 				}
 				end(h, a)
 				<-turnEnded(h, turn)
 				synctest.Wait()
 				h.state(b, supervisor.Ready)
-				if info := h.state(c, supervisor.Busy); info.Queued != 0 || info.Running != "other" {
+				if info := h.state(c, supervisor.Busy); len(info.Waiting) != 0 || info.Running != "other" {
 					t.Errorf("c: %+v, want that it goes on with what somebody else asked", info)
 				}
 				if _, err := c.Abort(h.Context(), "other"); err != nil {
@@ -431,8 +431,8 @@ func TestNoDeadlock(t *testing.T) {
 				h.outcome(turn, supervisor.Completed)
 			}
 			for _, a := range agents {
-				if info := h.state(a, supervisor.Ready); info.Queued != 0 {
-					t.Errorf("%d wait for %s", info.Queued, info.ID)
+				if info := h.state(a, supervisor.Ready); len(info.Waiting) != 0 {
+					t.Errorf("%d wait for %s", len(info.Waiting), info.ID)
 				}
 			}
 		})

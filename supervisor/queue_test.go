@@ -33,8 +33,8 @@ func TestQueueIsFirstInFirstOut(t *testing.T) {
 		for i := range 5 {
 			turns = append(turns, h.prompt(a, fmt.Sprint(i), ""))
 		}
-		if info := h.state(a, supervisor.Busy); info.Queued != 4 || info.Running != "0" {
-			h.Errorf("queued %d, running %q", info.Queued, info.Running)
+		if info := h.state(a, supervisor.Busy); strings.Join(info.Waiting, " ") != "1 2 3 4" || info.Running != "0" {
+			h.Errorf("queued %q, running %q", info.Waiting, info.Running)
 		}
 		for i, turn := range turns {
 			h.outcome(turn, supervisor.Completed)

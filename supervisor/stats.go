@@ -110,7 +110,7 @@ func (s *Supervisor) Stats() Stats {
 	}
 	for _, info := range s.Agents() {
 		st.Agents[info.State]++
-		st.Waiting += info.Queued
+		st.Waiting += len(info.Waiting)
 	}
 	return st
 }

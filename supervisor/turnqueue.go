@@ -31,6 +31,13 @@ func (q *turnQueue) occupied() bool { return q.current != nil || q.queued() > 0 
 
 func (q *turnQueue) queued() int { return len(q.waiting) + len(q.recording) }
 
+func (q *turnQueue) waitingIDs() (ids []string) {
+	for _, t := range q.waiting {
+		ids = append(ids, t.id)
+	}
+	return ids
+}
+
 func (q *turnQueue) all() []*Turn {
 	if q.current == nil {
 		return slices.Clone(q.waiting)

@@ -24,7 +24,7 @@ func Describe(info supervisor.Info, children int) api.AgentInfo {
 		ParentAgentID:  Known(info.Labels.Parent),
 		Provenance:     cmp.Or(info.Labels.Provenance, api.ProvenanceUser),
 		ChildCount:     children,
-		Queued:         info.Queued,
+		Queued:         len(info.Waiting),
 
 		PendingPermissions: len(info.Asked),
 		RequestID:          Known(info.Running),

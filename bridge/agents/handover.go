@@ -86,7 +86,7 @@ func waits(r *Registry, id string) bool {
 			return false
 		}
 		info := a.Info()
-		if info.Running != "" || info.Queued > 0 || len(info.Asked) > 0 {
+		if info.Running != "" || len(info.Waiting) > 0 || len(info.Asked) > 0 {
 			return true
 		}
 		id = info.Labels.Parent

@@ -258,6 +258,8 @@ type (
 		// Queued is how many sends wait; RequestID is the one that runs.
 		Queued    int     `json:"queued"`
 		RequestID *string `json:"request_id"`
+		// Waiting are the request_ids of those that wait, oldest first; missing if there are none. They are for people, as Pending.
+		Waiting []string `json:"waiting,omitzero"`
 		// LastRestartReason is that of the crash before the last restart (SPEC
 		// §5.4); null before the first.
 		LastRestartReason *string `json:"last_restart_reason"`

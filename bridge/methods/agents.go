@@ -96,7 +96,7 @@ func (m *agentMethods) list(_ context.Context, c *rpc.Call, _ api.None) (api.Lis
 	for i, info := range infos {
 		list[i] = agents.Describe(info, children[info.ID])
 		if c.By.Agent == nil {
-			list[i].Pending, list[i].UnsavedPermissions = info.Asked, info.Narrowed
+			list[i].Waiting, list[i].Pending, list[i].UnsavedPermissions = info.Waiting, info.Asked, info.Narrowed
 		}
 		if took := usage[info.ID]; took.MemoryBytes > 0 && info.PID > 0 {
 			list[i].MemoryBytes, list[i].CPUSeconds = &took.MemoryBytes, new(took.CPU.Seconds())

@@ -113,6 +113,7 @@ export type ListAgentsResult = {
     last_action_at: string | null;
     queued: number;
     request_id: string | null;
+    waiting?: Array<string>;
     last_restart_reason: string | null;
     last_error: string | null;
     pending_permissions: number;

@@ -158,6 +158,9 @@ func (s *agentStatus) rows(id string) [][]string {
 		{"approvals", strconv.Itoa(agent.PendingPermissions)},
 		{"last error", orDash(agent.LastError)},
 	}...)
+	for _, id := range agent.Waiting {
+		rows = append(rows, []string{"in the queue", id})
+	}
 	for _, request := range agent.Pending {
 		rows = append(rows, []string{"waits", request.RequestID + " " + request.ToolName + ": " + request.Summary})
 	}

@@ -32,20 +32,22 @@ func answering(t *testing.T, answers map[string]string) http.HandlerFunc {
 func TestStatusOfAFailedAgent(t *testing.T) {
 	got := run(t, answering(t, map[string]string{
 		"list_agents": `"result":{"agents":[{"agent_id":"f","state":"failed","incarnation":6,"restarts":5,"model":"m","permission_level":"trusted",` +
-			`"cwd":"/w","message_count":3,"queued":2,"request_id":"r","pending_permissions":1,"last_error":"it crashed too often"}]}`,
+			`"cwd":"/w","message_count":3,"queued":2,"waiting":["s","t"],"request_id":"r","pending_permissions":1,"last_error":"it crashed too often"}]}`,
 	}), nil, "status", "f")
-	want := `agent       f
-state       failed
-process     -, incarnation 6, 5 restarts
-model       m
-preset      trusted
-cwd         /w
-messages    3
-tokens      -
-running     r
-queued      2
-approvals   1
-last error  it crashed too often
+	want := `agent         f
+state         failed
+process       -, incarnation 6, 5 restarts
+model         m
+preset        trusted
+cwd           /w
+messages      3
+tokens        -
+running       r
+queued        2
+approvals     1
+last error    it crashed too often
+in the queue  s
+in the queue  t
 `
 	if diff := cmp.Diff(outcome{0, want, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -143,6 +143,7 @@ class AgentInfo(_AgentInfo, total=False):
     kind: str
     cwd_lost: str
     lost_cwd: LostCwd
+    waiting: List[str]
     pending: List[PermissionRequest]
     unsaved_permissions: Permissions
 
