@@ -17,7 +17,7 @@ import (
 )
 
 // pageSize bounds the messages of one response, in bytes as written. The rest
-// of the frame is for its head, whose id is bounded by maxIDLength.
+// of the frame is for its head, whose id is bounded by protocol.MaxID.
 const pageSize = frame.MaxWritten - 64<<10
 
 // messages answers at once what is in memory, and later what has to be read from the session.

@@ -19,10 +19,6 @@ import (
 // ErrNoReader says that nobody reads stdout any more.
 var ErrNoReader = errors.New("stdout has no reader")
 
-// maxIDLength bounds the id of a command, in bytes, so that every frame that
-// echoes it has room for more (SPEC §3.3).
-const maxIDLength = 4096
-
 // lostGrace is how long the turn in flight may take to be saved once stdout
 // has no reader.
 const lostGrace = 100 * time.Millisecond
@@ -217,8 +213,8 @@ func checkID(c protocol.Command) error {
 	if _, ok := c.(protocol.ToolsList); id == "" && !ok {
 		return fmt.Errorf("%s: member \"id\" is empty", c.Name())
 	}
-	if len(id) > maxIDLength {
-		return fmt.Errorf("%s: id is longer than %d bytes", c.Name(), maxIDLength)
+	if len(id) > protocol.MaxID {
+		return fmt.Errorf("%s: id is longer than %d bytes", c.Name(), protocol.MaxID)
 	}
 	return nil
 }
@@ -234,7 +230,7 @@ func commandID(err error) (id string) {
 	if e, ok := errors.AsType[*protocol.MemberError](err); ok {
 		id = e.ID
 	}
-	if len(id) > maxIDLength {
+	if len(id) > protocol.MaxID {
 		return ""
 	}
 	return id

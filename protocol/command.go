@@ -4,6 +4,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
+// MaxID bounds the id of a command, and what the child calls its host calls and questions, in bytes: each frame that echoes one has room for
+// more (SPEC §3.3).
+const MaxID = 4096
+
 // Command is a message from the parent to the child. The set is closed: the
 // types of this file that implement it.
 type Command interface {

@@ -38,6 +38,7 @@ func (a *Agent) handle(inc *incarnation, f protocol.Frame) {
 			s.markLost(inc, ReasonOutput, fmt.Sprintf("unreadable %s: %v", f.Type, err))
 		default:
 			s.control(inc, raw, event)
+			s.boundUnread(inc)
 		}
 		return s.byReader()
 	})
@@ -59,12 +60,20 @@ func (s *agentState) control(inc *incarnation, raw []byte, event protocol.Event)
 	case protocol.Response:
 		s.response(e)
 	case protocol.HostCall:
+		if len(e.CallID) > protocol.MaxID {
+			s.markLost(inc, ReasonOutput, tooLong("the call_id of a host_call", e.CallID))
+			return
+		}
 		s.agent.publish(e.Name(), raw)
 		inc.hostCall(s.turns.running(), e)
 	case protocol.HostCancel:
 		s.agent.publish(e.Name(), raw)
 		inc.host.cancel(e.CallID)
 	case protocol.PermissionRequest:
+		if len(e.RequestID) > protocol.MaxID {
+			s.markLost(inc, ReasonOutput, tooLong("the request_id of a permission_request", e.RequestID))
+			return
+		}
 		inc.permissionAsked(raw, e)
 	case protocol.PermissionEnd:
 		if inc.permissions.end(e.RequestID, e.Outcome) { // else its end was told before
@@ -73,6 +82,11 @@ func (s *agentState) control(inc *incarnation, raw []byte, event protocol.Event)
 	default:
 		s.agent.log.Error("frame without a rule", zap.String("type", event.Name()))
 	}
+}
+
+// tooLong says of an id that answers would not have room for what they say beside it.
+func tooLong(what, id string) string {
+	return fmt.Sprintf("%s has %d bytes, and may have %d", what, len(id), protocol.MaxID)
 }
 
 func (s *agentState) response(r protocol.Response) {

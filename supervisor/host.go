@@ -12,8 +12,8 @@ import (
 	"nexus.internal/protocol/tracing"
 )
 
-// MaxHostCalls is how many host calls of one agent may be under way; one more
-// is answered with an error (SPEC §7).
+// MaxHostCalls is how many host calls of one agent may be under way, or have an answer that
+// it has not read; one more is answered with an error (SPEC §7).
 const MaxHostCalls = 64
 
 // CodeRefused is the code of a host call that the supervisor itself refuses:
@@ -45,7 +45,8 @@ type hostCall struct {
 
 // hostCalls are those of one incarnation that are under way. The owner guards them.
 type hostCalls struct {
-	under map[string]*hostCall // by call_id; at most MaxHostCalls
+	under  map[string]*hostCall // by call_id
+	unread map[string]struct{}  // answers that wait for the child to read, by their id; with under at most MaxHostCalls
 }
 
 func (h *hostCalls) begin(callID string, c *hostCall) {
@@ -63,6 +64,17 @@ func (h *hostCalls) answered(callID string, c *hostCall) bool {
 	delete(h.under, callID)
 	return true
 }
+
+// leave notes an answer that the child has not read.
+func (h *hostCalls) leave(r protocol.HostResult) {
+	if h.unread == nil {
+		h.unread = map[string]struct{}{}
+	}
+	h.unread[r.ID] = struct{}{}
+}
+
+// read forgets an answer that was written, or cannot be.
+func (h *hostCalls) read(c protocol.Command) { delete(h.unread, c.Ident()) }
 
 func (h *hostCalls) cancel(callID string) {
 	if c := h.under[callID]; c != nil {
@@ -106,7 +118,9 @@ func (inc *incarnation) hostCall(t *Turn, c protocol.HostCall) {
 		a.update(func(s *agentState) []effect {
 			cancel(nil)
 			if inc.host.answered(c.CallID, call) { // else nobody waits any more
-				inc.enqueue(inc.hostResult(c.CallID, value, failure))
+				r := inc.hostResult(c.CallID, value, failure)
+				inc.host.leave(r)
+				inc.enqueue(r)
 			}
 			return s.here()
 		})
@@ -124,7 +138,7 @@ func (inc *incarnation) refuseHost(t *Turn, c protocol.HostCall) string {
 		return "the turn that asks is being cancelled"
 	case inc.host.under[c.CallID] != nil:
 		return "call_id is in use"
-	case len(inc.host.under) >= MaxHostCalls:
+	case len(inc.host.under)+len(inc.host.unread) >= MaxHostCalls:
 		return fmt.Sprintf("%d calls are under way already", MaxHostCalls)
 	default:
 		return ""

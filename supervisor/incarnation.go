@@ -31,7 +31,7 @@ type incarnation struct {
 	exited  bool   // its process has ended
 	limit   string // that of a turn which it did not end, if we gave it up for that
 
-	sendQueue   outbox[protocol.Command] // the calls under way, the one turn and what the child asks for bound it
+	sendQueue   outbox[protocol.Command] // by boundUnread not many more than maxUnread
 	heartbeat   heartbeat
 	host        hostCalls
 	permissions pendingPermissions
@@ -168,6 +168,17 @@ func (inc *incarnation) ending() bool { return inc.lost != "" || inc.stopped != 
 func (inc *incarnation) enqueue(c protocol.Command) {
 	if !inc.ending() {
 		inc.sendQueue.add(c)
+	}
+}
+
+// maxUnread is how many commands may wait for the child to read. The calls under way, the one turn and the answers to host calls and questions are fewer; a child
+// that is refused what it asks for, and asks on without reading, comes to it.
+const maxUnread = 2048
+
+// boundUnread gives up an incarnation that leaves too much unread, after a frame of it.
+func (s *agentState) boundUnread(inc *incarnation) {
+	if len(inc.sendQueue.items) > maxUnread {
+		s.markLost(inc, ReasonStdin, fmt.Sprintf("it does not read what it asked for: %d frames wait", maxUnread))
 	}
 }
 

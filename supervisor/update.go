@@ -152,6 +152,7 @@ func (a *Agent) write(inc *incarnation, c protocol.Command) {
 	for ok := true; ok; {
 		err := inc.conn.Send(c)
 		a.update(func(s *agentState) []effect {
+			inc.host.read(c)
 			if err != nil {
 				s.unwritten(inc, c, err)
 			}

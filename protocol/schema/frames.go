@@ -7,9 +7,6 @@ import (
 	"nexus.internal/protocol"
 )
 
-// maxID bounds the id of a command, in bytes (SPEC §3.3).
-const maxID = 4096
-
 // laterTitle is the title of what a later version may say.
 const laterTitle = "Of a later version"
 
@@ -18,7 +15,7 @@ func Command(c protocol.Command) *Schema {
 	s := tagged(c.Name(), reflect.TypeOf(c), Read)
 	for _, m := range s.Properties.List {
 		if m.Name == "id" {
-			m.Schema.MaxLength = new(maxID)
+			m.Schema.MaxLength = new(protocol.MaxID)
 			if m.Required {
 				m.Schema.MinLength = new(1)
 			}

@@ -94,6 +94,8 @@ var catalogue = []row{
 	{fault: "two-responses", want: []string{delta, "response", finished}},
 	{fault: "stdin-never-read", want: []string{"stdin not read in 50ms", shot}},
 	{fault: "flood-unread", want: []string{"stdin not read in 50ms", shot}},
+	{fault: "asks-unread", want: []string{"stdin not read in 50ms", shot}},
+	{fault: "long-call-id", until: "host_call", want: []string{delta, "host_call", terminated}},
 	{fault: "stdout-closed", want: []string{delta, "child closed its stdout", shot}},
 	{fault: "silent-turn", until: "ready", want: []string{finished}},
 	{fault: "ping-unanswered", until: "response", want: []string{delta, "agent_end", "response", finished}},
@@ -177,7 +179,7 @@ func (r row) play(t *testing.T, l *stdio.Launcher, pipe string) (seen []string, 
 		}
 		seen, stderr = append(seen, exit.String()), exit.Stderr
 	}()
-	if r.fault == "stdin-never-read" || r.fault == "flood-unread" {
+	if slices.Contains(r.want, "stdin not read in 50ms") {
 		return []string{cut(fill(conn))}, ""
 	}
 	if err := conn.Send(protocol.Prompt{ID: "1", Message: "hello"}); err != nil {

@@ -1,6 +1,7 @@
 package stdio_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -123,6 +124,7 @@ func TestReasons(t *testing.T) {
 		limits supervisor.Limits
 		idle   bool // it needs no turn
 		cancel bool
+		write  time.Duration // how long it may leave a write unread; 0 is 300 ms
 		reason supervisor.Reason
 		says   string
 	}{
@@ -134,6 +136,8 @@ func TestReasons(t *testing.T) {
 		{fault: "stdout-closed", reason: supervisor.ReasonOutput, says: "child closed its stdout"},
 		{fault: "stdin-never-read", reason: supervisor.ReasonStdin, says: "stdin not read in 300ms"},
 		{fault: "flood-unread", reason: supervisor.ReasonStdin, says: "stdin not read in 300ms"},
+		{fault: "asks-unread", idle: true, write: time.Minute, reason: supervisor.ReasonStdin, says: "it does not read what it asked for: 2048 frames wait"},
+		{fault: "long-call-id", reason: supervisor.ReasonOutput, says: "the call_id of a host_call has 5000 bytes, and may have 4096"},
 		{fault: "silent-turn", cancel: true, reason: supervisor.ReasonCancel, says: "cancel not honoured in 300ms"},
 		{fault: "stop-self", cancel: true, reason: supervisor.ReasonCancel, says: "cancel not honoured in 300ms"},
 		{fault: "ping-unanswered", idle: true, reason: supervisor.ReasonPing, says: "ping not answered in 300ms"},
@@ -144,7 +148,7 @@ func TestReasons(t *testing.T) {
 		},
 	} {
 		t.Run(fmt.Sprintf("%s by %s", c.fault, c.reason), func(t *testing.T) {
-			w := newWard(t, &stdio.Launcher{CommandLine: player{}, Graces: rungs, WriteTimeout: 300 * time.Millisecond})
+			w := newWard(t, &stdio.Launcher{CommandLine: player{}, Graces: rungs, WriteTimeout: cmp.Or(c.write, 300*time.Millisecond)})
 			spec := fake(c.fault, "")
 			spec.Limits, spec.AbortGrace = c.limits, 300*time.Millisecond
 			spec.Provider = "--fault=none"
