@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"nexus.internal/protocol/format"
@@ -26,7 +27,8 @@ const (
 	listPatience = 200 * time.Millisecond
 	// adoptPatience bounds the wait for what a machine that is gone had accepted: the lists may have been led by that machine.
 	adoptPatience = 5 * time.Second
-	// openPatience bounds one try to open the lists: what is asked while the machines elect who leads is lost. From openEvery to openSeldom is between two tries.
+	// openPatience bounds one try to open the lists: what is asked while the machines elect who leads is lost. OpenEvery is between two tries, or openSeldom where that helps
+	// nothing.
 	openPatience, openEvery, openSeldom = time.Second, 200 * time.Millisecond, 30 * time.Second
 )
 
@@ -72,10 +74,23 @@ func (l *lists) keep(ctx context.Context) {
 		}
 		if err == nil {
 			l.bucket.Store(bucket)
-		} else if asked.Err() == nil { // it was refused
-			wait = openSeldom
+			continue
+		}
+		if wait = afterRefusal(err); wait != openEvery {
+			l.log.Warn("prompts are accepted by shipping files, as the lists are refused", zap.Error(err))
 		}
 	}
+}
+
+// unavailable is the first code of refusals that pass, as in HTTP: nobody leads the machines yet.
+const unavailable = 500
+
+// afterRefusal is how long after an error of opening the lists that is tried again.
+func afterRefusal(err error) time.Duration {
+	if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.Code < unavailable {
+		return openSeldom
+	}
+	return openEvery
 }
 
 var errNoLists = errors.New("the machines have no lists of accepted prompts yet")
