@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
@@ -105,7 +106,7 @@ func (l *lists) of(ctx context.Context, name string, fresh bool) (list *accepted
 	if bucket == nil {
 		return nil, nil, errNoLists
 	}
-	if list, before, err = bucket.Take(ctx, name, claim.Epoch, fresh); err != nil && ctx.Err() == nil {
+	if list, before, err = bucket.Take(ctx, name, claim.Epoch, fresh); err != nil && (ctx.Err() == nil || errors.Is(err, nats.ErrNoResponders)) {
 		l.bucket.CompareAndSwap(bucket, nil) // it may be there no more
 	}
 	return list, before, l.later.Note(err)
