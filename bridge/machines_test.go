@@ -249,6 +249,8 @@ func (m *machine) Hear(l httpd.Listener) (end func(), err error) {
 
 func (m *machine) Ship(context.Context, string) error { return nil }
 
+func (m *machine) Leave(string) error { return nil }
+
 func (m *machine) Forget(context.Context, string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -60,6 +60,8 @@ type Claims interface {
 	HandOver(ctx context.Context, agent, to string) error
 	// Forget removes what the other machines have of an agent that this one has claimed.
 	Forget(ctx context.Context, agent string) error
+	// Leave says, before that is done, that what is saved here of an agent gets another name. No process of the agent runs.
+	Leave(agent string) error
 }
 
 // elsewhere is the other machine that has an agent, as it is known here; "" for none.
@@ -143,6 +145,14 @@ func ship(ctx context.Context, r *Registry, id string) {
 	if err := r.o.Claims.Ship(context.WithoutCancel(ctx), id); err != nil {
 		r.log.Warn("what is saved of an agent is on this machine alone; it is tried again", zap.String("agent", id), zap.Error(err))
 	}
+}
+
+// leave says that what is saved under a name is about to get another one. The lock of its id is held.
+func leave(r *Registry, id string) error {
+	if !ours(r, id) {
+		return nil
+	}
+	return r.o.Claims.Leave(id)
 }
 
 // NoQuorum is the error of what a majority of the machines did not agree on: what is said of the id.

@@ -67,7 +67,9 @@ func (r *Registry) Rename(ctx context.Context, old, name string) error {
 	}
 	r.replaced(old)
 	r.replaced(name)
-	err = r.o.Sessions.Rename(old, name)
+	if err = leave(r, old); err == nil {
+		err = r.o.Sessions.Rename(old, name)
+	}
 	if err == nil {
 		now = name
 		ship(ctx, r, name) // before the other machines forget the old one

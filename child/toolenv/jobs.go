@@ -55,7 +55,7 @@ func jobTools(env *Env) []tool.Tool {
 // Scope implements [tool.Scoped].
 func (s jobStart) Scope(in jsontext.Value) (tool.Scope, error) {
 	scope, err := s.Scoped.Scope(in)
-	return scope, errors.Join(err, s.env.beginsWithin(scope))
+	return scope, errors.Join(err, beginsWithin(s.env, scope))
 }
 
 func (s jobStart) Run(ctx context.Context, c tool.Call) (tool.Result, error) {

@@ -36,11 +36,11 @@ func (s shellTool) told(walls string) shellTool {
 // Scope implements [tool.Scoped].
 func (s shellTool) Scope(in jsontext.Value) (tool.Scope, error) {
 	scope, err := s.Tool.Scope(in)
-	return scope, errors.Join(err, s.env.beginsWithin(scope))
+	return scope, errors.Join(err, beginsWithin(s.env, scope))
 }
 
 // beginsWithin says why a command cannot begin where it is to: nobody is asked about what fails then.
-func (env *Env) beginsWithin(scope tool.Scope) error {
+func beginsWithin(env *Env, scope tool.Scope) error {
 	cwd := env.Cwd()
 	for _, written := range scope.Paths {
 		if !rights.Within(cwd, absolutePath(cwd, written)) {

@@ -24,6 +24,14 @@ type message struct {
 	Changes  []change `json:"changes,omitempty"`
 	// About is what the owner says of the agent.
 	About jsontext.Value `json:"about,omitempty"`
+	// Log is how far the agent's log is shipped with this message.
+	Log extent `json:"log,omitzero"`
+}
+
+// extent is how far a log goes: its last file, and how many bytes that has. The zero value is that of none.
+type extent struct {
+	Path string `json:"path"`
+	Size int64  `json:"size"`
 }
 
 // change is of one file.

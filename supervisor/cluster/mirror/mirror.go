@@ -129,6 +129,9 @@ type Options struct {
 	// Growing are those of Paths, or what lies in them, to which is only appended, or which are replaced, but for what stands in the first 16 KiB: of what the others
 	// have, that and the end are compared, unless [Mirror.Compare] says otherwise.
 	Growing []string
+	// Log is the one of Paths that is a log: a directory with files NAME.jsonl that are only appended to, of which later ones have greater names. How far it goes tells
+	// whether what is here is older than what was shipped. It is "" if there is none.
+	Log string
 	// Scratch is a directory of mirrors alone, in the file system of Root: what lies in it is removed. It is made
 	// when it is needed.
 	Scratch string
@@ -152,7 +155,8 @@ type Mirror struct {
 	whole   bool  // the files were shipped whole by us
 	sent    int64 // bytes since they were
 	about   jsontext.Value
-	all     bool // the next Sync compares all
+	log     extent // of what the others have
+	all     bool   // the next Sync compares all
 }
 
 // Take makes this machine the one whose messages are taken, unless a later owner is known, which is [ErrFenced]. What the
@@ -185,7 +189,7 @@ func (m *Mirror) take(ctx context.Context) error {
 	if last.Epoch > m.o.Epoch {
 		return ErrFenced
 	}
-	m.last, m.before, m.about = sequence, last.Epoch, last.About
+	m.last, m.before, m.about, m.log = sequence, last.Epoch, last.About, last.Log
 	if err := m.publish(ctx, message{}); err != nil {
 		return err
 	}
@@ -245,7 +249,7 @@ func retry(ctx context.Context, ask func(context.Context) error) error {
 // error is ErrFenced.
 func (m *Mirror) publish(ctx context.Context, msg message, pieces ...[]byte) error {
 	m.number++
-	msg.Epoch, msg.Number, msg.About = m.o.Epoch, m.number, m.about
+	msg.Epoch, msg.Number, msg.About, msg.Log = m.o.Epoch, m.number, m.about, m.log
 	data, err := msg.encode(pieces)
 	if err != nil {
 		return err
@@ -291,7 +295,7 @@ func (m *Mirror) Close() {
 func (m *Mirror) Remove(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.about = nil
+	m.about, m.log = nil, extent{}
 	err := m.publish(ctx, message{}) // a later owner's stays
 	if errors.Is(err, ErrFull) {     // what is removed makes room for it
 		if err = m.purge(ctx); err == nil {

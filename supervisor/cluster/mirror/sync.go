@@ -246,9 +246,24 @@ func (b *batch) add(path string, c change, piece []byte, after shipped) {
 	b.changes, b.pieces, b.size = append(b.changes, c), append(b.pieces, piece), b.size+len(piece)+len(path)+changeBytes
 }
 
+// log is how far the log goes that the others have once they have all that was gathered.
+func (b *batch) log() (to extent) {
+	for _, files := range []map[string]shipped{b.m.shipped, b.after} {
+		for path, has := range files {
+			if path >= to.Path && !slices.Contains(b.gone, path) && b.m.logs(path) {
+				to = extent{path, has.size}
+			}
+		}
+	}
+	return to
+}
+
 // flush sends what was gathered; complete says that the files were shipped whole by then.
 func (b *batch) flush(ctx context.Context, complete bool) error {
 	if len(b.changes) > 0 || complete {
+		if b.m.whole || complete { // else the whole files that were shipped before are those that count
+			b.m.log = b.log()
+		}
 		if err := b.m.publish(ctx, message{Changes: b.changes, Complete: complete}, b.pieces...); err != nil {
 			b.m.whole = b.m.whole && errors.Is(err, ErrFenced) // what the others have is not known
 			return err

@@ -62,7 +62,7 @@ func (s *Store) prepare(ctx context.Context, name string, a *agent) error {
 	claim, ok := s.node.Owner(name)
 	noted := s.notes.get(name)
 	if ok && claim.Machine == s.node.Self() && noted.Epoch == claim.Epoch {
-		return nil
+		return s.catchUp(ctx, name, a, noted)
 	}
 	if a.open.Load() { // another machine had it meanwhile
 		return supervisor.ErrMoved
@@ -85,7 +85,52 @@ func (s *Store) prepare(ctx context.Context, name string, a *agent) error {
 	if a.taken.Epoch == claim.Epoch {
 		noted.From, noted.Left = a.taken.From, a.taken.Left
 	}
+	a.known = claim.Epoch
 	return s.notes.write(name, noted.shipped(a.epoch, ""))
+}
+
+// catchUp sees that the files of an agent that this machine has as before are not older than those that it has shipped: its disk, or a part of it, may have been put
+// back to an earlier state, or have lost what was not synced. Then those are laid out that were shipped. It looks once for each claim and process. a.mu is held.
+func (s *Store) catchUp(ctx context.Context, name string, a *agent, noted note) error {
+	if a.known == noted.Epoch || a.open.Load() {
+		return nil
+	}
+	if noted.Leaves { // by a process that did not live to give up the name
+		looks, err := s.look(name)
+		if err != nil || looks == "" {
+			return err
+		}
+	}
+	m, err := s.take(ctx, name, a)
+	if err != nil {
+		return err
+	}
+	behind, err := m.Behind()
+	if err == nil && behind {
+		s.log.Warn("what is saved of an agent here is older than what this machine has shipped: that is fetched", zap.String("agent", name))
+		if err = s.fetch(ctx, name, m, noted, noted.Epoch); err == nil {
+			err = s.notes.write(name, noted.shipped(noted.Epoch, ""))
+		}
+	}
+	if err != nil {
+		s.drop(a) // it is taken anew then
+		return err
+	}
+	a.known = noted.Epoch
+	return nil
+}
+
+// Leave notes that the files of an agent get another name, before they do: they are not fetched again under this one if the process ends meanwhile.
+func (s *Store) Leave(name string) error {
+	a := s.of(name)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	noted := s.notes.get(name)
+	if noted.Epoch == 0 {
+		return nil
+	}
+	noted.Leaves = true
+	return s.notes.write(name, noted)
 }
 
 // fetch lays out the files of an agent as another machine has shipped them.
@@ -150,7 +195,7 @@ func (s *Store) setAside(name string, epoch uint64) error {
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}
-	s.log.Info("another machine has had an agent since: what was saved of it here is set aside", zap.String("agent", name), zap.String("dir", aside))
+	s.log.Info("what was saved of an agent here is older than what the machines have, and set aside", zap.String("agent", name), zap.String("dir", aside))
 	return err
 }
 

@@ -28,6 +28,8 @@ type note struct {
 	// had ended.
 	From string `json:"from,omitzero"`
 	Left bool   `json:"left,omitzero"`
+	// Leaves says that the files are about to get another name, and are none of this one's then; until the agent is opened.
+	Leaves bool `json:"leaves,omitzero"`
 }
 
 // shipped is the note of an agent whose files look like that and are shipped at an epoch.

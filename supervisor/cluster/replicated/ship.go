@@ -84,7 +84,7 @@ func (s *Store) take(ctx context.Context, name string, a *agent) (*mirror.Mirror
 		return nil, err
 	}
 	m, err := stream.Take(ctx, mirror.Options{
-		Agent: name, Epoch: claim.Epoch, Root: s.o.Root, Paths: paths(name), Growing: []string{name + sessionPart, name + recordsPart},
+		Agent: name, Epoch: claim.Epoch, Root: s.o.Root, Paths: paths(name), Growing: []string{name + sessionPart, name + recordsPart}, Log: name + recordsPart,
 		Scratch: filepath.Join(s.o.Dir, "scratch"),
 	})
 	if err == nil {

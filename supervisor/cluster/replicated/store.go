@@ -88,6 +88,7 @@ type agent struct {
 	mu     sync.Mutex                    // held while the files are fetched or shipped
 	mirror *mirror.Mirror                // nil until it is needed
 	epoch  uint64                        // of mirror
+	known  uint64                        // at which epoch it was seen here that the files are not older than what was shipped
 	open   atomic.Bool                   // its records are
 	looks  string                        // what its files looked like when they were shipped last, while they are
 	list   atomic.Pointer[accepted.List] // nil while prompts are accepted by shipping the files
