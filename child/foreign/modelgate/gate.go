@@ -15,9 +15,9 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -29,12 +29,11 @@ import (
 )
 
 const (
-	// maxConnections is how many connections a program may have; one more is closed. The broker takes as many.
-	maxConnections = 48
 	// maxHeader bounds the headers of a request, in bytes.
 	maxHeader = 64 << 10
-	// headerTimeout is how long they may take, idleTimeout how long a connection may be kept without a request.
-	headerTimeout = 10 * time.Second
+	// headerTimeout is how long they may take, from the begin of the connection for its first request, which shows the
+	// token; idleTimeout is how long a connection of the program may be kept without a request.
+	headerTimeout = 5 * time.Second
 	idleTimeout   = 90 * time.Second
 	// maxBody bounds a request, in bytes, as the broker does.
 	maxBody = 32 << 20
@@ -92,57 +91,63 @@ func (g *Gate) Serve(ctx context.Context, socket *os.File) {
 		g.options.Log.Warn("serve models to a program", zap.Error(err))
 		return
 	}
+	g.serve(ctx, ln)
+}
+
+func (g *Gate) serve(ctx context.Context, ln net.Listener) {
 	// A request whose body is not read to its end does not see that its connection is closed.
 	requests, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var conns connections
+	var running sync.WaitGroup // of connections; Add only until Serve has returned
 	server := &http.Server{
 		Handler: g, DisableGeneralOptionsHandler: true, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: zap.NewStdLog(g.options.Log.Named("http")), ConnState: conns.change,
+		ErrorLog: zap.NewStdLog(g.options.Log.Named("http")), ConnContext: withConn,
 		BaseContext: func(net.Listener) context.Context { return requests },
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				running.Add(1)
+			case http.StateClosed, http.StateHijacked:
+				running.Done()
+			case http.StateActive, http.StateIdle:
+			}
+		},
 	}
 	var closing sync.WaitGroup
 	closing.Go(func() {
 		<-requests.Done()
 		_ = server.Close()
 	})
-	_ = server.Serve(accept.Retry(ln, g.options.Log)) // ends with ctx
+	_ = server.Serve(&connLimiter{Listener: accept.Retry(ln, g.options.Log)}) // ends with ctx
 	cancel()
 	closing.Wait()
-	conns.running.Wait()
+	running.Wait()
 }
 
-// connections counts those of a server, and closes what is too much.
-type connections struct {
-	running sync.WaitGroup // Add only until Serve has returned
-	now     atomic.Int64
-}
-
-func (c *connections) change(conn net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		c.running.Add(1)
-		if c.now.Add(1) > maxConnections {
-			_ = conn.Close() // its goroutine sees that, and ends
-		}
-	case http.StateClosed, http.StateHijacked:
-		c.now.Add(-1)
-		c.running.Done()
-	case http.StateActive, http.StateIdle:
-	}
-}
-
-// takeBody reads what a refused request brings: a connection that is closed with bytes unread is reset,
-// and then the program may not see the answer.
+// takeBody reads what a refused request of the program brings: a connection that is closed with bytes unread is reset,
+// and then the program may not see the answer. A program that is slow with it keeps a connection of its own.
 func takeBody(r *http.Request) { _, _ = io.CopyN(io.Discard, r.Body, maxBody) }
+
+// turnAway refuses a request whose connection may not stay: it is answered before its body has come, and the connection
+// ends then. For dropTime what is on its way is taken, for the same reason.
+func turnAway(w http.ResponseWriter, r *http.Request, status int, kind, format string, args ...any) {
+	control := http.NewResponseController(w)
+	_ = control.EnableFullDuplex() // else the server reads of the body before it answers
+	_ = control.SetReadDeadline(time.Now().Add(dropTime))
+	w.Header().Set("Connection", "close")
+	refuse(w, status, kind, format, args...)
+	_ = control.Flush() // or nobody waits for it
+	takeBody(r)
+}
 
 // ServeHTTP answers one request of the program.
 func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "v1/")
 	switch encoding := r.Header.Get("Content-Encoding"); {
 	case !g.knows(r):
-		takeBody(r)
-		refuse(w, http.StatusUnauthorized, "authentication_error", "this is the way of one agent to its models, and the token is not that agent's")
+		turnAway(w, r, http.StatusUnauthorized, "authentication_error", "this is the way of one agent to its models, and the token is not that agent's")
+	case !authenticate(r.Context()):
+		turnAway(w, r, http.StatusTooManyRequests, "rate_limit_error", "a program may have %d connections to its models at once", maxConnections)
 	case !g.dialect.takes(r.Method, path):
 		takeBody(r)
 		refuse(w, http.StatusNotFound, "unknown_endpoint", "provider %s is of type %s, so it is spoken to by %s: POST %s, and GET models",
@@ -248,7 +253,9 @@ func (g *Gate) unanswered(w http.ResponseWriter, r *http.Request, err error) {
 func refuse(w http.ResponseWriter, status int, kind, format string, args ...any) {
 	// What is not UTF-8 is replaced.
 	body, _ := jsontext.AppendQuote([]byte(`{"type":"error","error":{"type":"`+kind+`","message":`), fmt.Sprintf(format, args...))
+	body = append(body, "}}"...)
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, "}}"...)) // or nobody waits for it
+	_, _ = w.Write(body) // or nobody waits for it
 }
