@@ -6,15 +6,17 @@ import (
 	"net"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
 )
 
 const (
 	// maxConnections is how many connections a program may have. The broker takes as many.
 	maxConnections = 48
-	// maxUnauthenticated is how many connections there may be that have not shown the token; the oldest is closed for
-	// another one. Whoever is on the machine can make them, and a program shows its token at once.
-	maxUnauthenticated = 64
+	// maxUnauthenticated is how many connections there may be that have not shown the token, if that is not more than a
+	// quarter of the files that we may open; the oldest is closed for another one. Whoever is on the machine can make
+	// them, and a program shows its token at once. Thousands in a second do not close it before that is read.
+	maxUnauthenticated = 256
 	// dropTime is how long what still comes is dropped once a request is turned away.
 	dropTime = 2 * time.Second
 )
@@ -27,6 +29,7 @@ const resetKeepsAnswers = runtime.GOOS == "linux"
 // program, which displace each other in no way. It is safe for concurrent use.
 type connLimiter struct {
 	net.Listener
+	most int // of those without the token
 
 	mu              sync.Mutex // guards what follows, and the state of each conn
 	unauthenticated list.List  // of *conn, the oldest first
@@ -43,6 +46,15 @@ type conn struct {
 	closed        bool
 }
 
+func newConnLimiter(ln net.Listener) *connLimiter {
+	l := &connLimiter{Listener: ln, most: maxUnauthenticated}
+	var files syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) == nil { // an agent's limits may bound it
+		l.most = int(max(1, min(maxUnauthenticated, files.Cur/4)))
+	}
+	return l
+}
+
 // Accept implements [net.Listener].
 func (l *connLimiter) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
@@ -53,7 +65,7 @@ func (l *connLimiter) Accept() (net.Conn, error) {
 	l.mu.Lock()
 	one.at = l.unauthenticated.PushBack(one)
 	var oldest *conn
-	if l.unauthenticated.Len() > maxUnauthenticated {
+	if l.unauthenticated.Len() > l.most {
 		oldest, _ = l.unauthenticated.Front().Value.(*conn)
 		oldest.leave()
 	}

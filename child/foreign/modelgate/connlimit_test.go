@@ -66,7 +66,7 @@ func TestOthersDoNotDisplaceTheProgram(t *testing.T) {
 	for _, say := range []string{"", "POST /x HTTP/1.1\r\nHost: a\r\n", "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 30000000\r\n\r\n", "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"} {
 		t.Run(fmt.Sprintf("%.40q", say), func(t *testing.T) {
 			oldest := connected(t, base, say)
-			for range 3 * modelgate.MaxUnauthenticated {
+			for range modelgate.MaxUnauthenticated + 60 {
 				connected(t, base, say)
 			}
 			if got := ask(t, "POST", base+"/chat/completions", `{"model":"m"}`, "Authorization", "Bearer "+token); got != want {
@@ -80,6 +80,30 @@ func TestOthersDoNotDisplaceTheProgram(t *testing.T) {
 				t.Errorf("the oldest of the others: %v", err)
 			}
 		})
+	}
+}
+
+// Others do not use up the files that an agent's limits leave to its process.
+func TestFewFiles(t *testing.T) {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
+	restore := func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files) }
+	t.Cleanup(restore)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 200, Max: files.Max}); err != nil {
+		t.Fatal(err)
+	}
+	base, _ := opened(t, modelgate.Options{Provider: "p", Type: "openai", Protocol: "acp"}, hello)
+	ask(t, "GET", base+"/models", "") // so it serves
+	restore()
+	oldest := connected(t, base, "")
+	for range 50 {
+		connected(t, base, "")
+	}
+	begun := time.Now()
+	if _, err := io.Copy(io.Discard, oldest); !errors.Is(err, syscall.ECONNRESET) || time.Since(begun) >= modelgate.HeaderTimeout {
+		t.Errorf("the oldest of 51 is not closed where 200 files may be open: %v after %v", err, time.Since(begun))
 	}
 }
 

@@ -6,6 +6,7 @@
 //
 // What the program asks goes on to the broker at the agent's model socket, which adds the key, counts
 // the tokens and keeps the limits. The gate passes on what the provider's type speaks and refuses all else in
-// words, without the token and other credentials of the program's. Answers stream. A Gate is safe for
+// words, without the token and other credentials of the program's. Answers stream. Whoever is on the machine can connect:
+// connections without the token have bounds of their own, and displace none of the program's. A Gate is safe for
 // concurrent use; Serve joins its goroutines. See SPEC.md §4.11.
 package modelgate

@@ -118,7 +118,7 @@ func (g *Gate) serve(ctx context.Context, ln net.Listener) {
 		<-requests.Done()
 		_ = server.Close()
 	})
-	_ = server.Serve(&connLimiter{Listener: accept.Retry(ln, g.options.Log)}) // ends with ctx
+	_ = server.Serve(newConnLimiter(accept.Retry(ln, g.options.Log))) // ends with ctx
 	cancel()
 	closing.Wait()
 	running.Wait()
