@@ -71,7 +71,7 @@ func (l *connLimiter) Accept() (net.Conn, error) {
 	}
 	l.mu.Unlock()
 	if oldest != nil {
-		oldest.reset() // its goroutine sees that, and ends
+		_ = oldest.reset() // its goroutine sees that, and ends
 	}
 	return one, nil
 }
