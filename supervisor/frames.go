@@ -38,7 +38,7 @@ func (a *Agent) handle(inc *incarnation, f protocol.Frame) {
 			s.markLost(inc, ReasonOutput, fmt.Sprintf("unreadable %s: %v", f.Type, err))
 		default:
 			s.control(inc, raw, event)
-			s.boundUnread(inc)
+			boundUnread(s, inc)
 		}
 		return s.byReader()
 	})

@@ -176,7 +176,7 @@ func (inc *incarnation) enqueue(c protocol.Command) {
 const maxUnread = 2048
 
 // boundUnread gives up an incarnation that leaves too much unread, after a frame of it.
-func (s *agentState) boundUnread(inc *incarnation) {
+func boundUnread(s *agentState, inc *incarnation) {
 	if len(inc.sendQueue.items) > maxUnread {
 		s.markLost(inc, ReasonStdin, fmt.Sprintf("it does not read what it asked for: %d frames wait", maxUnread))
 	}

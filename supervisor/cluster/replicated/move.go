@@ -62,7 +62,7 @@ func (s *Store) prepare(ctx context.Context, name string, a *agent) error {
 	claim, ok := s.node.Owner(name)
 	noted := s.notes.get(name)
 	if ok && claim.Machine == s.node.Self() && noted.Epoch == claim.Epoch {
-		return s.catchUp(ctx, name, a, noted)
+		return catchUp(ctx, s, name, a, noted)
 	}
 	if a.open.Load() { // another machine had it meanwhile
 		return supervisor.ErrMoved
@@ -75,7 +75,7 @@ func (s *Store) prepare(ctx context.Context, name string, a *agent) error {
 	if before := m.Before(); before > noted.Epoch {
 		err := s.fetch(ctx, name, m, noted, claim.Epoch)
 		if err == nil {
-			err = s.loseCwd(name, m)
+			err = loseCwd(s, name, m)
 		}
 		if err != nil {
 			s.drop(a) // it is taken anew then
@@ -91,7 +91,7 @@ func (s *Store) prepare(ctx context.Context, name string, a *agent) error {
 
 // catchUp sees that the files of an agent that this machine has as before are not older than those that it has shipped: its disk, or a part of it, may have been put
 // back to an earlier state, or have lost what was not synced. Then those are laid out that were shipped. It looks once for each claim and process. a.mu is held.
-func (s *Store) catchUp(ctx context.Context, name string, a *agent, noted note) error {
+func catchUp(ctx context.Context, s *Store, name string, a *agent, noted note) error {
 	if a.known == noted.Epoch || a.open.Load() {
 		return nil
 	}
@@ -148,7 +148,7 @@ func (s *Store) fetch(ctx context.Context, name string, m *mirror.Mirror, noted 
 }
 
 // loseCwd has an agent whose files were fetched go on in an empty directory, if it is to and its own is another machine's.
-func (s *Store) loseCwd(name string, m *mirror.Mirror) error {
+func loseCwd(s *Store, name string, m *mirror.Mirror) error {
 	of, err := readAbout(name, m.Said())
 	if err != nil || !of.Fresh || of.Machine == s.node.Self() || of.Shared && s.shares(of.Cwd) {
 		return err
