@@ -141,7 +141,7 @@ func (b *bench) startBare(ctx context.Context) (f *bareFarm, err error) {
 	for i, listen := range join {
 		e, err := runner.Start(ctx, runner.Options{
 			Program: filepath.Join(b.bin, "nexus-cluster"), Level: "error", Log: zap.NewNop(),
-			Engine: cluster.EngineOptions{Cluster: "bare", Machine: string(rune('a' + i)), Listen: listen, Join: join, Dir: filepath.Join(b.dir, "bare", string(rune('a'+i)))},
+			Engine: cluster.EngineOptions{Cluster: "bare", Machine: string(rune('a' + i)), Listen: listen, Join: join, Dir: filepath.Join(b.dir, "bare", string(rune('a'+i))), Socket: filepath.Join(b.dir, "bare-"+string(rune('a'+i)))},
 		})
 		if err != nil {
 			return f, err

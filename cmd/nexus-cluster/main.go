@@ -35,9 +35,9 @@ Usage: nexus-cluster [flags]
        nexus-cluster version (the same as --version)
 
 It reads what it is from the first line of stdin, and ends with stdin:
-  {"cluster":"farm","machine":"a","listen":"127.0.0.1:8766","join":["127.0.0.1:8766","127.0.0.1:8767"],"dir":"DIR","certificates":"DIR"}
+  {"cluster":"farm","machine":"a","listen":"127.0.0.1:8766","join":["127.0.0.1:8766","127.0.0.1:8767"],"dir":"DIR","socket":"PATH","certificates":"DIR"}
 It writes where it takes clients, and the token that they send:
-  {"url":"nats://127.0.0.1:40123","token":"…"}
+  {"socket":"PATH","token":"…"}
 
 Flags:
 %s`
@@ -134,7 +134,11 @@ func serve(ctx context.Context, f *flags, errs logsink.Sink, stdin *bufio.Reader
 		return err
 	}
 	defer e.Close()
-	line, err := json.Marshal(cluster.EngineReady{URL: e.URL(), Token: e.Secret()})
+	ready, err := e.Ready()
+	if err != nil {
+		return err
+	}
+	line, err := json.Marshal(ready)
 	if err != nil {
 		return err
 	}
@@ -168,9 +172,9 @@ func readOptions(stdin *bufio.Reader) (o engine.Options, err error) {
 	}
 	var said cluster.EngineOptions
 	if err := strict.Unmarshal(line, &said, strict.RejectUnknown); err != nil {
-		return o, fmt.Errorf("the line on stdin: %w", err)
+		return o, fmt.Errorf("the line on stdin: %w; if nexus serve is of another version than nexus-cluster, start it again", err)
 	}
-	o = engine.Options{Name: said.Cluster, Machine: said.Machine, Listen: said.Listen, Join: said.Join, Dir: said.Dir}
+	o = engine.Options{Name: said.Cluster, Machine: said.Machine, Listen: said.Listen, Join: said.Join, Dir: said.Dir, Socket: said.Socket}
 	if said.Certificates != nil {
 		o.TLS, err = identity.TLS(*said.Certificates, said.Machine)
 	}

@@ -13,14 +13,18 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
-	"go.uber.org/goleak"
 
 	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/cluster/clustertest"
 	"nexus.internal/supervisor/cluster/identity"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { clustertest.Verify(m) }
+
+// said is an engine that has said this.
+type said struct{ ready cluster.EngineReady }
+
+func (s said) Ready() (cluster.EngineReady, error) { return s.ready, nil }
 
 // line are options as they are read.
 func line(t *testing.T, o cluster.EngineOptions) string {
@@ -35,7 +39,7 @@ func line(t *testing.T, o cluster.EngineOptions) string {
 // It says where it takes clients, takes those with its token alone, and ends when stdin does, so that it can begin again.
 func TestLife(t *testing.T) {
 	join, dir := clustertest.Addresses(t, 2), filepath.Join(t.TempDir(), "dir")
-	o := cluster.EngineOptions{Cluster: "farm", Machine: "a", Listen: join[0], Join: join, Dir: dir}
+	o := cluster.EngineOptions{Cluster: "farm", Machine: "a", Listen: join[0], Join: join, Dir: dir, Socket: filepath.Join(t.TempDir(), "nats")}
 	for range 2 {
 		stdin, input := io.Pipe()
 		output, stdout := io.Pipe()
@@ -48,20 +52,20 @@ func TestLife(t *testing.T) {
 		if _, err := io.WriteString(input, line(t, o)); err != nil {
 			t.Fatal(err)
 		}
-		said, err := bufio.NewReader(output).ReadBytes('\n')
+		text, err := bufio.NewReader(output).ReadBytes('\n')
 		if err != nil {
 			t.Fatalf("%v: %s", err, &stderr)
 		}
 		var ready cluster.EngineReady
-		if err := json.Unmarshal(said, &ready); err != nil {
-			t.Fatalf("%v: %s", err, said)
+		if err := json.Unmarshal(text, &ready); err != nil {
+			t.Fatalf("%v: %s", err, text)
 		}
-		if nc, err := nats.Connect(ready.URL); err == nil {
+		if nc, err := nats.Connect("", cluster.Dialer(said{ready})); err == nil {
 			nc.Close()
 			t.Error("a client without the token is let in")
 		}
 		closed := make(chan struct{})
-		nc, err := nats.Connect(ready.URL, nats.Token(ready.Token), nats.NoReconnect(), nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
+		nc, err := nats.Connect("", cluster.Dialer(said{ready}), nats.Token(ready.Token), nats.NoReconnect(), nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +88,7 @@ func TestLife(t *testing.T) {
 // What is wrong with the command line or with the line on stdin is said, and nothing is started.
 func TestRefused(t *testing.T) {
 	join := clustertest.Addresses(t, 2)
-	good := cluster.EngineOptions{Cluster: "farm", Machine: "a", Listen: join[0], Join: join, Dir: t.TempDir()}
+	good := cluster.EngineOptions{Cluster: "farm", Machine: "a", Listen: join[0], Join: join, Dir: t.TempDir(), Socket: filepath.Join(t.TempDir(), "nats")}
 	with := func(change func(*cluster.EngineOptions)) string {
 		o := good
 		change(&o)
@@ -105,6 +109,8 @@ func TestRefused(t *testing.T) {
 		{nil, "{}\n", 1, "cluster"},
 		{nil, `{"clustr":"x"}`, 1, "clustr"},
 		{nil, with(func(o *cluster.EngineOptions) { o.Dir = "" }), 1, "there is no directory"},
+		{nil, with(func(o *cluster.EngineOptions) { o.Socket = "" }), 1, "there is no socket for clients"},
+		{nil, strings.Replace(line(t, good), `"socket"`, `"port"`, 1), 1, "if nexus serve is of another version than nexus-cluster, start it again"},
 		{nil, with(func(o *cluster.EngineOptions) { o.Listen = "10.9.8.7:8766" }), 1, "it needs certificates (nexus cluster init)"},
 		{nil, with(func(o *cluster.EngineOptions) { o.Join = join[:1] }), 1, "a cluster joins 2 to 100 machines"},
 		{nil, with(func(o *cluster.EngineOptions) { o.Certificates = &nowhere }), 1, "the certificates of the machine: open " + nowhere},
@@ -148,7 +154,7 @@ func TestCertificates(t *testing.T) {
 		status <- run(t.Context(), []string{"--log-level", "error"}, stdin, stdout, &stderr)
 		stdout.Close()
 	}()
-	o := cluster.EngineOptions{Cluster: "farm", Machine: "m0", Listen: join[0], Join: join, Dir: t.TempDir(), Certificates: &certificates}
+	o := cluster.EngineOptions{Cluster: "farm", Machine: "m0", Listen: join[0], Join: join, Dir: t.TempDir(), Socket: filepath.Join(t.TempDir(), "nats"), Certificates: &certificates}
 	if _, err := io.WriteString(input, line(t, o)); err != nil {
 		t.Fatal(err)
 	}

@@ -262,6 +262,9 @@ func (l laterLog) Met(e *format.LaterError) {
 	l.Warn("a value of a later format is left as it is", zap.Error(e))
 }
 
+// engineSocket is the name of the socket at which the server reaches its nexus-cluster, in run.
+const engineSocket = "nats"
+
 // connect starts the engine, unless there is a NATS already, and connects to it.
 func (m *membership) connect(ctx context.Context, cfg *config.Config, level string, guard *proc.Guard) (err error) {
 	o := m.o
@@ -269,7 +272,9 @@ func (m *membership) connect(ctx context.Context, cfg *config.Config, level stri
 		m.link, err = cluster.ConnectTo(o.nats, o.credentials, m.log)
 		return err
 	}
-	said := cluster.EngineOptions{Cluster: o.Cluster, Machine: o.Machine, Listen: o.Listen, Join: o.Join, Dir: cfg.Home.ClusterDir(o.Cluster, o.Machine)}
+	said := cluster.EngineOptions{
+		Cluster: o.Cluster, Machine: o.Machine, Listen: o.Listen, Join: o.Join, Dir: cfg.Home.ClusterDir(o.Cluster, o.Machine), Socket: cfg.Home.Path("run", engineSocket),
+	}
 	if o.files != "" {
 		said.Certificates = &o.files
 	}

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"go.uber.org/goleak"
 
 	"nexus.internal/protocol/format"
 	"nexus.internal/supervisor/cluster"
@@ -24,7 +23,7 @@ import (
 	"nexus.internal/supervisor/cluster/engine"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { clustertest.Verify(m) }
 
 // patience bounds what machines do on a busy one.
 const patience = time.Minute
@@ -47,7 +46,7 @@ func farm(t *testing.T, n int) (machines []*machine, options []engine.Options) {
 	t.Helper()
 	join := clustertest.Addresses(t, n)
 	for i, listen := range join {
-		options = append(options, engine.Options{Name: "farm", Machine: string(rune('a' + i)), Listen: listen, Join: join, Dir: t.TempDir()})
+		options = append(options, engine.Options{Name: "farm", Machine: string(rune('a' + i)), Listen: listen, Join: join, Dir: t.TempDir(), Socket: filepath.Join(t.TempDir(), "nats")})
 		machines = append(machines, start(t, options[i]))
 	}
 	agree(t, machines...)
@@ -66,8 +65,12 @@ func start(t *testing.T, o engine.Options) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ready, err := e.Ready()
+	if err != nil {
+		t.Fatal(err)
+	}
 	closed := make(chan struct{})
-	nc, err := nats.Connect(e.URL(), nats.Token(e.Secret()), nats.MaxReconnects(-1), nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
+	nc, err := nats.Connect("", cluster.Dialer(e), nats.Token(ready.Token), nats.MaxReconnects(-1), nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +331,7 @@ func TestMinority(t *testing.T) {
 	t.Parallel()
 	join := clustertest.Addresses(t, 3)
 	o := func(i int) engine.Options {
-		return engine.Options{Name: "farm", Machine: fmt.Sprint(i), Listen: join[i], Join: join, Dir: t.TempDir()}
+		return engine.Options{Name: "farm", Machine: fmt.Sprint(i), Listen: join[i], Join: join, Dir: t.TempDir(), Socket: filepath.Join(t.TempDir(), "nats")}
 	}
 	alone := start(t, o(0))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)

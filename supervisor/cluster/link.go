@@ -1,9 +1,9 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"net"
-	"net/url"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -38,8 +38,11 @@ func Connect(e Engine, user string, log *zap.Logger) (*Link, error) {
 		return user, ready.Token
 	}
 	// Each dial asks where it is; the token may be of the engine that has died since, and is tried again.
-	return connect("nats://127.0.0.1", log, nats.SetCustomDialer(dialer{e}), nats.UserInfoHandler(as), nats.IgnoreAuthErrorAbort())
+	return connect("", log, Dialer(e), nats.UserInfoHandler(as), nats.IgnoreAuthErrorAbort())
 }
+
+// Dialer has a client of NATS connect to an engine, whatever the URL.
+func Dialer(e Engine) nats.Option { return nats.SetCustomDialer(dialer{e}) }
 
 // SystemUser is the client of an engine that sees and changes which servers of NATS there are; its password is the token.
 const SystemUser = "system"
@@ -93,14 +96,12 @@ func (l *Link) Close() {
 type dialer struct{ engine Engine }
 
 // Dial implements [nats.CustomDialer].
-func (d dialer) Dial(network, _ string) (net.Conn, error) {
+func (d dialer) Dial(_, _ string) (net.Conn, error) {
 	ready, err := d.engine.Ready()
 	if err != nil {
 		return nil, err
 	}
-	at, err := url.Parse(ready.URL)
-	if err != nil {
-		return nil, err
-	}
-	return net.DialTimeout(network, at.Host, dialPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), dialPatience)
+	defer cancel()
+	return ready.Dial(ctx)
 }

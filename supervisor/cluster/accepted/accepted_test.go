@@ -9,15 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"nexus.internal/fixtures"
 	"nexus.internal/protocol/format"
 	"nexus.internal/supervisor/cluster/accepted"
 	"nexus.internal/supervisor/cluster/clustertest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { clustertest.Verify(m) }
 
 func within(t *testing.T) context.Context {
 	t.Helper()

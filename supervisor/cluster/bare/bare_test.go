@@ -2,10 +2,10 @@ package bare_test
 
 import (
 	"context"
+	"path/filepath"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"nexus.internal/supervisor/cluster"
@@ -14,7 +14,7 @@ import (
 	"nexus.internal/supervisor/cluster/engine"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { clustertest.Verify(m) }
 
 // A message goes to another machine and back, and one is kept by a majority; without one it is not.
 func TestBare(t *testing.T) {
@@ -24,12 +24,12 @@ func TestBare(t *testing.T) {
 	var links []*cluster.Link
 	var engines []*engine.Engine
 	for i, listen := range join {
-		e, err := engine.Start(engine.Options{Name: "farm", Machine: string(rune('a' + i)), Listen: listen, Join: join, Dir: t.TempDir()})
+		e, err := engine.Start(engine.Options{Name: "farm", Machine: string(rune('a' + i)), Listen: listen, Join: join, Dir: t.TempDir(), Socket: filepath.Join(t.TempDir(), "nats")})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer e.Close()
-		link, err := cluster.Connect(ready{e}, "", zap.NewNop())
+		link, err := cluster.Connect(e, "", zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,11 +57,4 @@ func TestBare(t *testing.T) {
 	if b.Publish(short) == nil {
 		t.Error("a message is kept without a majority")
 	}
-}
-
-// ready is an engine of this process.
-type ready struct{ e *engine.Engine }
-
-func (r ready) Ready() (cluster.EngineReady, error) {
-	return cluster.EngineReady{URL: r.e.URL(), Token: r.e.Secret()}, nil
 }

@@ -9,16 +9,23 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
 
 	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/cluster/engine"
 )
+
+// Verify runs the tests of a package, and looks that they leave no goroutine but the one that each server of NATS has until its process ends, as it has no port for clients.
+func Verify(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*Server).StartRouting"))
+}
 
 // Machine is one machine of a cluster. Its methods are called by one goroutine.
 type Machine struct {
@@ -39,7 +46,7 @@ func Start(t testing.TB, n int) (machines []*Machine) {
 	join := Addresses(t, n)
 	for i, listen := range join {
 		machines = append(machines, &Machine{t: t, options: engine.Options{
-			Name: "farm", Machine: string(rune('a' + i)), Listen: listen, Join: join, Dir: t.TempDir(),
+			Name: "farm", Machine: string(rune('a' + i)), Listen: listen, Join: join, Dir: t.TempDir(), Socket: filepath.Join(t.TempDir(), "nats"),
 		}})
 	}
 	t.Cleanup(func() {
@@ -58,6 +65,7 @@ func Add(t testing.TB, machines ...*Machine) *Machine {
 	t.Helper()
 	o := machines[len(machines)-1].options
 	o.Machine, o.Listen, o.Dir = string(o.Machine[0]+1), Addresses(t, 1)[0], t.TempDir()
+	o.Socket = filepath.Join(t.TempDir(), "nats")
 	o.Join = append(slices.Clone(o.Join), o.Listen)
 	m := &Machine{t: t, options: o}
 	t.Cleanup(m.Stop)
@@ -88,8 +96,12 @@ func (m *Machine) Start() {
 		m.t.Fatal(err)
 	}
 	m.engine = e
-	m.nc = m.connect(nats.Token(e.Secret()))
-	m.system = m.connect(nats.UserInfo(cluster.SystemUser, e.Secret()))
+	ready, err := e.Ready()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.nc = m.connect(nats.Token(ready.Token))
+	m.system = m.connect(nats.UserInfo(cluster.SystemUser, ready.Token))
 	if m.JetStream, err = jetstream.New(m.nc); err != nil {
 		m.t.Fatal(err)
 	}
@@ -105,7 +117,7 @@ func (m *Machine) StartEmpty() {
 func (m *Machine) connect(as nats.Option) *nats.Conn {
 	m.t.Helper()
 	m.closed.Add(1)
-	nc, err := nats.Connect(m.engine.URL(), as, nats.MaxReconnects(-1), nats.ClosedHandler(func(*nats.Conn) { m.closed.Done() }))
+	nc, err := nats.Connect("", cluster.Dialer(m.engine), as, nats.MaxReconnects(-1), nats.ClosedHandler(func(*nats.Conn) { m.closed.Done() }))
 	if err != nil {
 		m.closed.Done()
 		m.engine.Close()

@@ -1,8 +1,8 @@
 // Package engine runs a server of NATS with JetStream in this process, as one of a cluster.
 //
-//	e, err := engine.Start(engine.Options{Name: "farm", Machine: "a", Listen: "10.0.0.1:8766", Join: all, TLS: t, Dir: dir})
+//	e, err := engine.Start(engine.Options{Name: "farm", Machine: "a", Listen: "10.0.0.1:8766", Join: all, TLS: t, Dir: dir, Socket: path})
 //	defer e.Close()
-//	nc, err := nats.Connect(e.URL(), nats.Token(e.Secret()))
+//	link, err := cluster.Connect(e, "", log)
 //
 // It is for a program of its own: a program that links it samples its own processor time each second, from its start.
 package engine
@@ -39,7 +39,9 @@ type Options struct {
 	TLS *tls.Config
 	// Dir is where what the machines agree on is kept.
 	Dir string
-	Log *zap.Logger
+	// Socket is the path of the unix socket at which it takes clients. Nobody else than the caller makes one there.
+	Socket string
+	Log    *zap.Logger
 }
 
 // maxStore is how many bytes the streams may have together: more than there are. They have bounds of their own, of which each is known on all
@@ -68,6 +70,9 @@ func (o *Options) check() error {
 	if o.Dir == "" {
 		return errors.New("there is no directory for what the machines agree on")
 	}
+	if o.Socket == "" {
+		return errors.New("there is no socket for clients")
+	}
 	return nil
 }
 
@@ -79,7 +84,7 @@ func (o *Options) server(clients *clients) (*server.Options, error) {
 	}
 	e := &server.Options{
 		ServerName: o.Machine, NoSigs: true,
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, // without a port of its own it joins no other
+		DontListen:                 true, // for clients: see front
 		CustomClientAuthentication: clients,
 		JetStream:                  true, StoreDir: o.Dir, SyncAlways: true, JetStreamMaxStore: maxStore,
 		Cluster: server.ClusterOpts{Name: o.Name, Host: host, Port: port, TLSTimeout: 5, NoAdvertise: true},
@@ -127,6 +132,7 @@ func (c *clients) Check(client server.ClientAuthentication) bool {
 // Engine is a server of NATS. Its methods may be called from any goroutine.
 type Engine struct {
 	server *server.Server
+	front  *front
 	secret string
 	log    *engineLog
 }
@@ -151,8 +157,11 @@ func Start(o Options) (*Engine, error) {
 		return nil, fmt.Errorf("start the cluster's server: %w", err)
 	}
 	in.server = e.server
+	if e.front, err = listen(o.Socket, e.log.log); err != nil {
+		return nil, err
+	}
 	e.server.SetLoggerV2(e.log, false, false, false)
-	e.server.Start()
+	e.start()
 	if why := e.log.why(); why != "" {
 		e.Close()
 		return nil, fmt.Errorf("start the cluster's server: %s", why)
@@ -161,12 +170,26 @@ func Start(o Options) (*Engine, error) {
 		e.Close()
 		return nil, fmt.Errorf("the cluster's server does not start at %s with what is in %s", o.Listen, o.Dir)
 	}
+	e.front.serve(e.server)
 	return e, nil
 }
 
-// URL is where it takes clients, on loopback, and Secret the token that they have to send.
-func (e *Engine) URL() string    { return e.server.ClientURL() }
-func (e *Engine) Secret() string { return e.secret } //nolint:revive // said above
+// start starts the server of NATS. It reaches for other machines only once it listens for clients, which it does not: so it is told that it does. What waits for that in
+// it waits as long as this process lives.
+func (e *Engine) start() {
+	e.server.Start()
+	if e.log.hasGivenUp() {
+		return // before it came to that
+	}
+	listens := make(chan struct{})
+	close(listens)
+	e.server.StartRouting(listens)
+}
+
+// Ready implements [cluster.Engine].
+func (e *Engine) Ready() (cluster.EngineReady, error) {
+	return cluster.EngineReady{Socket: e.front.path, Token: e.secret}, nil
+}
 
 // errNoStorage says that the server keeps nothing any more: it gives up where its disk was full once, and goes on only if it is started again. So does one that learns
 // that it was removed.
@@ -185,8 +208,10 @@ func (e *Engine) Check() error {
 
 // Close ends it, and waits for its end. Its clients find out.
 func (e *Engine) Close() {
+	e.front.close()
 	e.server.Shutdown()
 	e.server.WaitForShutdown()
+	e.front.running.Wait()
 }
 
 // sayEvery is how often the same is said at most: a machine that is not let in tries again at once.
@@ -199,9 +224,10 @@ const maxSaid = 1000
 type engineLog struct {
 	log *zap.Logger
 
-	mu   sync.Mutex
-	said map[string]time.Time // by what was said, without numbers
-	end  string               // why the server cannot go on; "" while it can
+	mu      sync.Mutex
+	said    map[string]time.Time // by what was said, without numbers
+	end     string               // why the server cannot go on; "" while it can
+	givenUp bool                 // the server does not start
 }
 
 func (l *engineLog) say(level func(string, ...zap.Field), format string, args ...any) {
@@ -246,6 +272,15 @@ func (l *engineLog) Errorf(format string, args ...any) {
 func (l *engineLog) Fatalf(format string, args ...any) {
 	l.say(l.log.Error, format, args...)
 	l.ends(format, args...)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.givenUp = true
+}
+
+func (l *engineLog) hasGivenUp() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.givenUp
 }
 
 func (l *engineLog) ends(format string, args ...any) {

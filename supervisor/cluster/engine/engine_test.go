@@ -11,6 +11,7 @@ import (
 	"math/big"
 	mathrand "math/rand/v2"
 	"net"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,9 +19,13 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
+
+	"nexus.internal/supervisor/cluster"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*Server).StartRouting")) // see Engine.start
+}
 
 // What is wrong with the options is said, and nothing is started.
 func TestRefusedOptions(t *testing.T) {
@@ -29,7 +34,7 @@ func TestRefusedOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	good := Options{Name: "farm", Machine: "a", Listen: "127.0.0.1:7000", Join: []string{"127.0.0.1:7000", "127.0.0.1:7001"}, Dir: t.TempDir()}
+	good := Options{Name: "farm", Machine: "a", Listen: "127.0.0.1:7000", Join: []string{"127.0.0.1:7000", "127.0.0.1:7001"}, Dir: t.TempDir(), Socket: filepath.Join(t.TempDir(), "nats")}
 	for want, wrong := range map[string]func(*Options){
 		"the name of a cluster has":          func(o *Options) { o.Name = "a b" },
 		"the name of a machine has":          func(o *Options) { o.Machine = "" },
@@ -39,6 +44,8 @@ func TestRefusedOptions(t *testing.T) {
 		"joins 2 to 100 machines":            func(o *Options) { o.Join = o.Join[:1] },
 		"HOST:PORT: \"127.0.0.1:99999\"":     func(o *Options) { o.Join = []string{"127.0.0.1:7000", "127.0.0.1:99999"} },
 		"there is no directory for what the": func(o *Options) { o.Dir = "" },
+		"there is no socket for clients":     func(o *Options) { o.Socket = "" },
+		"make the socket for clients: ":      func(o *Options) { o.Socket = filepath.Join(o.Dir, "not-there", "nats") },
 		"the other machines cannot reach":    func(o *Options) { o.Listen = taken.Addr().String() },
 	} {
 		o := good
@@ -114,13 +121,13 @@ func TestStrangers(t *testing.T) {
 		l.Close()
 	}
 	begin := func(i int, name string, identity *tls.Config) (*Engine, *nats.Conn) {
-		e, err := Start(Options{Name: "farm", Machine: name, Listen: join[i], Join: join, Dir: t.TempDir(), TLS: identity})
+		e, err := Start(Options{Name: "farm", Machine: name, Listen: join[i], Join: join, Dir: t.TempDir(), Socket: filepath.Join(t.TempDir(), "nats"), TLS: identity})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(e.Close)
 		closed := make(chan struct{})
-		nc, err := nats.Connect(e.URL(), nats.Token(e.Secret()), nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
+		nc, err := nats.Connect("", cluster.Dialer(e), nats.Token(e.secret), nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +167,7 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 	for _, e := range []*Engine{a, b} {
-		if nc, err := nats.Connect(e.URL()); err == nil {
+		if nc, err := nats.Connect("", cluster.Dialer(e)); err == nil {
 			nc.Close()
 			t.Error("a client without the secret is let in")
 		}
@@ -177,7 +184,7 @@ func TestWriteThatFails(t *testing.T) {
 	}
 	l.Close()
 	e, err := Start(Options{
-		Name: "farm", Machine: "a", Listen: l.Addr().String(), Join: []string{l.Addr().String(), "127.0.0.1:1"}, Dir: t.TempDir(), TLS: ours.machine(t, "a", at),
+		Name: "farm", Machine: "a", Listen: l.Addr().String(), Join: []string{l.Addr().String(), "127.0.0.1:1"}, Dir: t.TempDir(), Socket: filepath.Join(t.TempDir(), "nats"), TLS: ours.machine(t, "a", at),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/goleak"
 
 	"nexus.internal/protocol/format"
 	"nexus.internal/supervisor/cluster"
@@ -18,7 +17,7 @@ import (
 	"nexus.internal/supervisor/cluster/register"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { clustertest.Verify(m) }
 
 // patience bounds what machines do on a busy one.
 const patience = 2 * time.Minute

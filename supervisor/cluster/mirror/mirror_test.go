@@ -17,12 +17,11 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/goleak"
 
 	"nexus.internal/supervisor/cluster/clustertest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { clustertest.Verify(m) }
 
 // TestMirror has three machines that keep the files of one agent after another.
 func TestMirror(t *testing.T) {

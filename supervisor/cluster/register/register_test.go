@@ -7,14 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/cluster/clustertest"
 	"nexus.internal/supervisor/cluster/register"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { clustertest.Verify(m) }
 
 // patience bounds what machines do on a busy one.
 const patience = time.Minute

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"nexus.internal/fixtures"
 	"nexus.internal/protocol/format"
 	"nexus.internal/supervisor"
@@ -24,7 +22,7 @@ import (
 	"nexus.internal/supervisor/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { clustertest.Verify(m) }
 
 // long bounds what machines do on a busy one.
 const long = 2 * time.Minute

@@ -14,8 +14,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -159,7 +157,7 @@ func (r *Runner) watch(ctx context.Context, p *proc.Process) {
 			return
 		case <-every.C:
 		}
-		if err = ping(ctx, ready.URL); err == nil {
+		if err = ping(ctx, ready); err == nil {
 			silent = 0
 		} else {
 			silent++
@@ -172,14 +170,10 @@ func (r *Runner) watch(ctx context.Context, p *proc.Process) {
 }
 
 // ping connects to a server of NATS, which greets whoever does.
-func ping(ctx context.Context, server string) error {
-	at, err := url.Parse(server)
-	if err != nil {
-		return err
-	}
+func ping(ctx context.Context, server cluster.EngineReady) error {
 	ctx, cancel := context.WithTimeout(ctx, pingPatience)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", at.Host)
+	conn, err := server.Dial(ctx)
 	if err != nil {
 		return err
 	}

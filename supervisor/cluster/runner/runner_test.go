@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -56,12 +57,16 @@ func serve() error {
 	if err := json.Unmarshal(line, &o); err != nil {
 		return err
 	}
-	e, err := engine.Start(engine.Options{Name: o.Cluster, Machine: o.Machine, Listen: o.Listen, Join: o.Join, Dir: o.Dir})
+	e, err := engine.Start(engine.Options{Name: o.Cluster, Machine: o.Machine, Listen: o.Listen, Join: o.Join, Dir: o.Dir, Socket: o.Socket})
 	if err != nil {
 		return err
 	}
 	defer e.Close()
-	text, err := json.Marshal(cluster.EngineReady{URL: e.URL(), Token: e.Secret()})
+	ready, err := e.Ready()
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(ready)
 	if err != nil {
 		return err
 	}
@@ -97,7 +102,7 @@ func options(t *testing.T, n int, what string) (all []runner.Options) {
 	for i, listen := range join {
 		all = append(all, runner.Options{
 			Program: self, Env: []string{as + "=" + what}, Level: "error", Log: zap.NewNop(),
-			Engine: cluster.EngineOptions{Cluster: "farm", Machine: string(rune('a' + i)), Listen: listen, Join: join, Dir: t.TempDir()},
+			Engine: cluster.EngineOptions{Cluster: "farm", Machine: string(rune('a' + i)), Listen: listen, Join: join, Dir: t.TempDir(), Socket: filepath.Join(t.TempDir(), "nats")},
 		})
 	}
 	return all
