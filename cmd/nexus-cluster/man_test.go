@@ -19,9 +19,9 @@ func TestManualPage(t *testing.T) {
 
 It reads a line of JSON on stdin, which says what it is:
 
-  {"cluster":"farm","machine":"a","listen":"10.0.0.1:8766","join":["10.0.0.1:8766","10.0.0.2:8766","10.0.0.3:8766"],"dir":"DIR","certificates":"DIR"}
+  {"cluster":"farm","machine":"a","listen":"10.0.0.1:8766","join":["10.0.0.1:8766","10.0.0.2:8766","10.0.0.3:8766"],"dir":"DIR","socket":"PATH","certificates":"DIR"}
 
-listen is where the other machines reach it, join are the addresses of all machines, its own, too. In dir is kept what the machines agree on. certificates is a directory that nexus cluster init made; it may be left out where listen is on loopback. Once it takes clients, it writes a line on stdout: {"url":"nats://127.0.0.1:PORT","token":"TOKEN"}. Clients are on this machine, and send the token. It ends when stdin does. Its log is on stderr.`,
+listen is where the other machines reach it, join are the addresses of all machines, its own, too. In dir is kept what the machines agree on. socket is where a unix socket is made for clients. certificates is a directory that nexus cluster init made; it may be left out where listen is on loopback. Once it takes clients, it writes a line on stdout: {"socket":"PATH","token":"TOKEN"}. Clients are programs of the same user, and send the token. It ends when stdin does. Its log is on stderr.`,
 		Also: []manpage.Section{
 			{Title: "EXIT STATUS", Entries: []manpage.Entry{
 				{Word: "0", About: "After the end of stdin, or a signal."},

@@ -1,9 +1,12 @@
 package main_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +25,10 @@ func TestClusterAmongStrangers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, at, _ := strings.Cut(addresses[1], "=")
+	if got := listening(t, engine); len(got) != 1 || got[0] != at {
+		t.Errorf("strangers reach nexus-cluster at %v, and not at %s alone", got, at)
+	}
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", engine))
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +37,6 @@ func TestClusterAmongStrangers(t *testing.T) {
 	if err := unix.Prlimit(engine, unix.RLIMIT_NOFILE, few, nil); err != nil {
 		t.Fatal(err)
 	}
-	_, at, _ := strings.Cut(addresses[1], "=")
 	over := make(chan struct{})
 	var strangers sync.WaitGroup
 	for range 40 {
@@ -63,4 +69,37 @@ func TestClusterAmongStrangers(t *testing.T) {
 	_ = c.cmd.Wait() // that it was killed
 	untilMoved(t, a, "worker")
 	untilMoved(t, b, "worker")
+}
+
+// listening are the addresses at which a process takes connections by TCP.
+func listening(t *testing.T, pid int) (addresses []string) {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := map[string]bool{}
+	for _, file := range files {
+		socket, _ := os.Readlink(file) // it may have been closed
+		has[socket] = true
+	}
+	for _, version := range []string{"tcp", "tcp6"} {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, version))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			fields := strings.Fields(line)
+			const listens = "0A"
+			if fields[3] != listens || !has["socket:["+fields[9]+"]"] {
+				continue
+			}
+			var ip, port uint32
+			if _, err := fmt.Sscanf(fields[1], "%X:%X", &ip, &port); err != nil {
+				t.Fatalf("%s: %v", fields[1], err)
+			}
+			addresses = append(addresses, netip.AddrPortFrom(netip.AddrFrom4([4]byte(binary.NativeEndian.AppendUint32(nil, ip))), uint16(port)).String())
+		}
+	}
+	return addresses
 }

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -47,7 +49,7 @@ func natsCluster(t *testing.T) (urls string) {
 				t.Errorf("a server of NATS: %v\n%s", err, &log)
 			}
 		})
-		options, err := json.Marshal(cluster.EngineOptions{Cluster: "theirs", Machine: name, Listen: join[i], Join: join, Dir: filepath.Join(t.TempDir(), name)})
+		options, err := json.Marshal(cluster.EngineOptions{Cluster: "theirs", Machine: name, Listen: join[i], Join: join, Dir: filepath.Join(t.TempDir(), name), Socket: filepath.Join(t.TempDir(), "nats")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,10 +60,44 @@ func natsCluster(t *testing.T) (urls string) {
 		if err != nil && err != io.EOF {
 			t.Fatal(err)
 		}
-		url, token := gjson.Get(line, "url").Str, gjson.Get(line, "token").Str
-		all = append(all, strings.Replace(url, "nats://", "nats://"+token+"@", 1))
+		all = append(all, "nats://"+gjson.Get(line, "token").Str+"@"+atPort(t, gjson.Get(line, "socket").Str))
 	}
 	return strings.Join(all, ",")
+}
+
+// atPort is a port on loopback where a unix socket is reached.
+func atPort(t *testing.T, socket string) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var copying sync.WaitGroup
+	t.Cleanup(func() {
+		l.Close()
+		copying.Wait()
+	})
+	copying.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return // it was closed
+			}
+			to, err := net.Dial("unix", socket)
+			if err != nil {
+				c.Close()
+				continue
+			}
+			for from, to := range map[net.Conn]net.Conn{c: to, to: c} {
+				copying.Go(func() {
+					_, _ = io.Copy(to, from)
+					to.Close()
+					from.Close()
+				})
+			}
+		}
+	})
+	return l.Addr().String()
 }
 
 // Machines are one by a NATS that is there already: without nexus-cluster, addresses and certificates. An agent of a machine that is lost goes on at another

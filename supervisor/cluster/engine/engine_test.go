@@ -8,9 +8,11 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
+	"io/fs"
 	"math/big"
 	mathrand "math/rand/v2"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -197,5 +199,55 @@ func TestWriteThatFails(t *testing.T) {
 	e.log.Errorf("RAFT [%s - %s] Critical write error: %v", "node", "group", syscall.EMFILE)
 	if err := e.Check(); err == nil || !strings.Contains(err.Error(), "too many open files") {
 		t.Errorf("after a write that failed: %v", err)
+	}
+}
+
+// A server takes clients at its socket alone, which is its user's, in the place of one that was left behind, and however deep the home is. No port is there for them, which
+// any user of the machine could fill with connections.
+func TestSocket(t *testing.T) {
+	host := net.IPv4(127, byte(1+mathrand.IntN(250)), byte(mathrand.IntN(250)), 3)
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: host})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	deep := filepath.Join(t.TempDir(), strings.Repeat("d", 100))
+	if err := os.Mkdir(deep, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(deep, "nats")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e, err := Start(Options{Name: "farm", Machine: "a", Listen: l.Addr().String(), Join: []string{l.Addr().String(), "127.0.0.1:1"}, Dir: t.TempDir(), Socket: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if at := e.server.Addr(); at != nil {
+		t.Errorf("clients of any user reach it at %s", at)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Type() != os.ModeSocket || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket: %v, %v", info.Mode(), err)
+	}
+	closed := make(chan struct{})
+	nc, err := nats.Connect("", cluster.Dialer(e), nats.Token(e.secret), nats.NoReconnect(), nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if _, err := nc.Subscribe("echo", func(m *nats.Msg) { _ = m.Respond(m.Data) }); err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", 1<<20-1)
+	for _, said := range []string{"", "x", long} {
+		if got, err := nc.Request("echo", []byte(said), patience); err != nil || string(got.Data) != said {
+			t.Errorf("%d bytes come back as %v, %v", len(said), got, err)
+		}
+	}
+	e.Close()
+	<-closed
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket of a server that has ended: %v", err)
 	}
 }
