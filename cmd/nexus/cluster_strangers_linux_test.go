@@ -26,7 +26,7 @@ func TestClusterAmongStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, at, _ := strings.Cut(addresses[1], "=")
-	if got := listening(t, engine); len(got) != 1 || got[0] != at {
+	if got := takesAt(t, engine); len(got) != 1 || got[0] != at {
 		t.Errorf("strangers reach nexus-cluster at %v, and not at %s alone", got, at)
 	}
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", engine))
@@ -71,8 +71,8 @@ func TestClusterAmongStrangers(t *testing.T) {
 	untilMoved(t, b, "worker")
 }
 
-// listening are the addresses at which a process takes connections by TCP.
-func listening(t *testing.T, pid int) (addresses []string) {
+// takesAt are the addresses at which a process takes connections by TCP.
+func takesAt(t *testing.T, pid int) (addresses []string) {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err != nil {

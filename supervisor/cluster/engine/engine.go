@@ -260,7 +260,8 @@ func (l *engineLog) isNew(text string) bool {
 func (l *engineLog) Noticef(format string, args ...any) { l.say(l.log.Debug, format, args...) }
 func (l *engineLog) Warnf(format string, args ...any)   { l.say(l.log.Info, format, args...) }
 
-// Errorf says what has failed. Where that is a write, the server goes on without what it was for, until it is started again.
+// Errorf says what has failed. Where that is a write, the server keeps the error (werr) and writes nothing more of that stream or group, whatever the reason was, until it is
+// started again. So too many open files, which may be over in a moment, end this process as a full disk does: to go on would be to look well and keep nothing.
 func (l *engineLog) Errorf(format string, args ...any) {
 	l.say(l.log.Warn, format, args...)
 	if strings.Contains(strings.ToLower(format), "critical write error") {
