@@ -123,8 +123,8 @@ func (t *talk) requestLines() []string {
 	return summary[:min(2, len(summary))]
 }
 
-// answerPause is how long no key may be pressed before a key answers a request: what a person was about
-// to type when it came is no answer.
+// answerPause is how long no key may be pressed before a key answers a request, and behind that key: what a person was about
+// to type when it came is no answer, and text may begin with such a key.
 const answerPause = 500 * time.Millisecond
 
 // paused says that it is over, unless a key was pressed, or another request came, meanwhile.
@@ -153,6 +153,27 @@ func (m *model) offer(pressed bool) tea.Cmd {
 	return tea.Tick(answerPause, func(time.Time) tea.Msg { return this })
 }
 
+// answers reports whether a line is a key that answers what the person is asked, alone. One that was begun before a request could be
+// answered is no answer to that.
+func (m *model) answers(line string) bool {
+	if q := m.t.question; q != nil {
+		return q.chooses(line)
+	}
+	return m.lineFor != "" && m.lineFor == waitingFor(m.t.requests) && m.t.approves(strings.TrimSpace(line))
+}
+
+// chosen says that a pause is over, unless something was typed meanwhile.
+type chosen int
+
+// choosing has a key that answers alone do so after a pause: text may begin with it.
+func (m *model) choosing() tea.Cmd {
+	if !m.answers(m.input.Value()) {
+		return nil
+	}
+	this := chosen(m.typed)
+	return tea.Tick(answerPause, func(time.Time) tea.Msg { return this })
+}
+
 // offering is what is drawn of the request that waits longest.
 func (m *model) offering() []string {
 	if len(m.t.requests) == 0 {
@@ -162,7 +183,7 @@ func (m *model) offering() []string {
 	switch {
 	case !m.offered:
 		return append(lines, m.t.look().style(dim, "a key answers, once none is pressed for a moment"))
-	case m.input.Length() > 0:
+	case m.input.Length() > 0 && !m.answers(m.input.Value()):
 		lines = append(lines, m.t.look().style(dim, "with nothing typed (Ctrl-C):"))
 	}
 	return append(lines, m.t.choices()...)
@@ -185,13 +206,19 @@ func (t *talk) choices() []string {
 	return t.look().styled(bold, choices)
 }
 
+// approves reports whether a key answers the request that waits longest.
+func (t *talk) approves(key string) bool {
+	return key == "y" || key == "n" || key == "r" || key == "s" && t.mayAllowSession()
+}
+
 // approve takes the answer y, s, n or r to a request; false for any other.
 func (t *talk) approve(key string) (work, bool) {
 	r := t.requests[0]
 	switch {
+	case !t.approves(key):
 	case key == "y":
 		return t.decide(r, protocol.AllowOnce, ""), true
-	case key == "s" && t.mayAllowSession():
+	case key == "s":
 		return t.decide(r, protocol.AllowSession, ""), true
 	case key == "n":
 		return t.decide(r, protocol.Deny, ""), true

@@ -31,7 +31,7 @@ func (m *model) hold(k tea.KeyPressMsg) bool {
 	switch {
 	case !m.burst.gathering, k.Text == "", k.Mod&^tea.ModShift != 0:
 		return false
-	case m.search != nil, m.offered, m.waits(k.String()):
+	case m.search != nil, m.waits(k.String()):
 		return false // it may be no text
 	}
 	m.burst.text += k.Text

@@ -34,6 +34,7 @@ type model struct {
 
 	expected string // the request that waits longest; "" for none
 	offered  bool   // a key answers it
+	lineFor  string // the request that a key answered as the line began: what was typed before it was shown is no answer; "" for none
 	pauses   int    // those that have begun
 
 	lines    []string // to be printed: one after the other, as commands run side by side
@@ -137,6 +138,11 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	if pressed || isPaste {
 		m.typed++
 	}
+	if m.input.Length() == 0 && m.burst.text == "" {
+		if m.lineFor = ""; m.offered {
+			m.lineFor = m.expected
+		}
+	}
 	if m.t.over && (pressed || isPaste) {
 		m.rest.key(key)
 		m.rest.take(pasted.Content)
@@ -178,7 +184,7 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 	case gathered:
 		return m.gathered()
 	case chosen:
-		if q := m.t.question; int(msg) == m.typed && q != nil && q.chooses(m.input.Value()) {
+		if int(msg) == m.typed && m.answers(m.input.Value()) {
 			return m.enter(false)
 		}
 		return nil
@@ -212,11 +218,6 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 		return nil
 	}
 	m.choices = nil
-	if empty := m.input.Length() == 0; empty && m.t.question == nil && m.offered && m.expected == waitingFor(m.t.requests) {
-		if more, ok := m.t.approve(name); ok {
-			return m.do(more)
-		}
-	}
 	switch name {
 	case "enter":
 		return m.enter(false)
@@ -254,21 +255,14 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	return tea.Batch(cmd, m.gather(), m.choosing())
 }
 
-// chosen says that a pause is over, unless something was typed meanwhile.
-type chosen int
-
-// choosing has a key that answers the question alone do so after a pause: text may begin with it.
-func (m *model) choosing() tea.Cmd {
-	if q := m.t.question; q == nil || !q.chooses(m.input.Value()) {
-		return nil
-	}
-	this := chosen(m.typed)
-	return tea.Tick(answerPause, func(time.Time) tea.Msg { return this })
-}
-
 // enter submits what was typed; a line that ends with a backslash goes on.
 func (m *model) enter(steer bool) tea.Cmd {
 	text := m.input.Value()
+	if m.t.question == nil && m.answers(text) {
+		m.input.Reset()
+		more, _ := m.t.approve(strings.TrimSpace(text))
+		return m.do(more)
+	}
 	if head, ok := strings.CutSuffix(text, `\`); ok && m.t.question == nil {
 		m.input.SetValue(head + "\n")
 		return nil

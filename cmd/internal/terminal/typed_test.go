@@ -44,6 +44,9 @@ func (m *model) press(keys string) {
 	m.release()
 }
 
+// pause has nothing typed for a while.
+func (m *model) pause() { m.Update(chosen(m.typed)) }
+
 // The way to go on after the end of the server names the server that is meant.
 func TestTheEndOfTheServer(t *testing.T) {
 	m := drawnTalk(t)
@@ -106,18 +109,59 @@ func TestKeysTypedAheadAnswerNothing(t *testing.T) {
 	}
 	m.Update(paused(m.pauses))
 	m.press("y")
+	m.pause()
 	if shown := m.View().Content; len(m.t.requests) != 1 || !strings.Contains(shown, "with nothing typed (Ctrl-C):") || !strings.Contains(shown, "y once, n no") {
 		t.Errorf("behind a line: %d requests wait at\n%s", len(m.t.requests), shown)
 	}
 	m.input.Reset()
 	m.asks("a", "2")
 	m.press("y")
+	m.pause()
 	if got := waitingFor(m.t.requests); got != "a 2" || m.offered {
 		t.Errorf("after an answer %q waits, and a key answers it: %v", got, m.offered)
 	}
 	m.press("y")
+	m.pause()
 	if len(m.t.requests) != 1 || m.input.Value() != "y" {
 		t.Error("the second y of two answers the next request")
+	}
+}
+
+// Text that only begins with a key that answers is no answer, however slowly it is typed; the key alone is one by Enter, or after a pause.
+func TestTextThatBeginsWithAnAnswer(t *testing.T) {
+	m := drawnTalk(t)
+	m.asks("a", "1")
+	m.Update(paused(m.pauses))
+	for _, text := range []string{"stop, that is wrong", "yes please", "no", "remove it"} {
+		for _, k := range text {
+			before := chosen(m.typed)
+			m.press(string(k))
+			m.Update(before) // the pause behind the key before
+		}
+		m.pause()
+		if len(m.t.requests) != 1 || m.input.Value() != text || m.t.question != nil {
+			t.Fatalf("%q: %d requests wait, the line is %q, the question %+v", text, len(m.t.requests), m.input.Value(), m.t.question)
+		}
+		m.input.Reset()
+	}
+	m.press("y")
+	if shown := m.View().Content; len(m.t.requests) != 1 || strings.Contains(shown, "with nothing typed") {
+		t.Errorf("at once: %d requests wait at\n%s", len(m.t.requests), shown)
+	}
+	m.press("x")
+	m.Update(tea.KeyPressMsg{Code: tea.KeyBackspace})
+	m.Update(tea.KeyPressMsg{Code: tea.KeyEnter})
+	if len(m.t.requests) != 0 || len(m.t.queued) != 0 || m.input.Value() != "" {
+		t.Errorf("by Enter: %d requests wait, the line is %q, queued is %+v", len(m.t.requests), m.input.Value(), m.t.queued)
+	}
+	m.asks("a", "2")
+	m.Update(paused(m.pauses))
+	m.press("n")
+	m.Update(settled{"a", "2"})
+	m.asks("a", "3")
+	m.Update(paused(m.pauses))
+	if m.pause(); len(m.t.requests) != 1 || m.input.Value() != "n" {
+		t.Error("a key for one request answers another")
 	}
 }
 
@@ -131,12 +175,14 @@ func TestRequestsAnsweredElsewhere(t *testing.T) {
 	m.Update(paused(m.pauses))
 	m.Update(settled{"a", "1"})
 	m.press("y")
+	m.pause()
 	if got := waitingFor(m.t.requests); got != "b 1" {
 		t.Fatalf("%q waits", got)
 	}
 	m.input.Reset()
 	m.Update(paused(m.pauses))
 	m.press("r")
+	m.pause()
 	if m.t.question == nil {
 		t.Fatal("no reason is asked for")
 	}
