@@ -44,6 +44,10 @@ func TestMisusedCommandsAtATerminal(t *testing.T) {
 		{"/prompt", "\nPlatform: "},
 		{"/prompt -", "! a talk has no stdin: name a file"},
 		{"/plan -", "! a talk has no stdin: name a file"},
+		{`/cwd "no such dir`, "! /cwd: a quote is not closed"},
+		{`/cwd "no such dir"`, "! Invalid parameter cwd: working directory: stat"},
+		{`/create kind --system "be kind"`, "created kind"},
+		{`/deny nobody x --reason "a b"`, "! Agent not found: nobody"},
 	} {
 		p.types(s.typed + "\r")
 		p.sees(s.want)

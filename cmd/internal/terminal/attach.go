@@ -3,24 +3,35 @@ package terminal
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/shellword"
 )
 
-// attachments are the files that a text mentions, as @PATH, with what is in them; nil for none.
-// What is no file is but a word.
+// mention is how a text names a file: as @PATH, also in quotes, or with backslashes before white space.
+var mention = regexp.MustCompile(`(?:^|[\s\p{Z}])@("[^"\n]+"|'[^'\n]+'|(?:\\.|[^\s\p{Z}])+)`)
+
+// attachments are the files that a text mentions, with what is in them; nil for none. What is no file is but a word.
 func attachments(cwd, text string) (*[]protocol.Attachment, error) {
 	var paths []string
-	for word := range strings.FieldsSeq(text) {
-		path, ok := strings.CutPrefix(word, "@")
-		if !ok || path == "" {
-			continue
+	for _, found := range mention.FindAllStringSubmatch(text, -1) {
+		word := found[1]
+		if !strings.ContainsAny(word[:1], `"'`) {
+			word = strings.TrimRight(word, ",;:!?)\"'")
 		}
-		path = resolved(cwd, strings.TrimRight(path, ",;:!?)\"'"))
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-			paths = append(paths, path)
+		names := []string{word}
+		if words, err := shellword.Read(word); err == nil && len(words) == 1 && words[0].Text != word {
+			names = append(names, words[0].Text)
+		}
+		for _, name := range names {
+			path := resolved(cwd, name)
+			if info, err := os.Stat(path); name != "" && err == nil && info.Mode().IsRegular() {
+				paths = append(paths, path)
+				break
+			}
 		}
 	}
 	return attached(paths)

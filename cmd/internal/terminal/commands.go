@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/protocol/shellword"
 	"nexus.internal/protocol/suggest"
 )
 
@@ -45,26 +47,44 @@ type cleared struct{}
 
 // command carries out a line that begins with a slash.
 func (t *talk) command(text string) ([]string, work) {
-	words := strings.Fields(strings.TrimPrefix(text, "/"))
-	if len(words) == 0 {
+	name, rest := firstWord(strings.TrimPrefix(text, "/"))
+	if name == "" {
 		return showHelp(t, nil)
 	}
-	name, args := words[0], words[1:]
-	if own, ok := commands()[name]; ok {
-		if own.use == "" && len(args) > 0 {
-			return []string{t.look().problem("usage: /" + name)}, nil
-		}
-		if name == "send" && len(args) > 1 {
-			_, rest, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(strings.TrimPrefix(text, "/")), name), args[0])
-			args = []string{args[0], strings.TrimSpace(rest)}
-		}
-		return own.do(t, args)
-	}
-	how, ok := verbs[name]
-	if !ok {
+	own, isOwn := commands()[name]
+	how, isVerb := verbs[name]
+	if !isOwn && !isVerb {
 		return unknown(t.look(), name), nil
 	}
-	return runVerb(t, how, name, args)
+	if name == "send" { // the message is as it was typed
+		agent, message := firstWord(rest)
+		return own.do(t, []string{agent, message})
+	}
+	words, err := shellword.Read(rest)
+	if err != nil {
+		return []string{t.look().problem(fmt.Sprintf(`/%s: %v: \' and \" are quotes that mean nothing`, name, err))}, nil
+	}
+	args := make([]string, 0, len(words))
+	for _, word := range words {
+		args = append(args, word.Text)
+	}
+	switch {
+	case isVerb:
+		return runVerb(t, how, name, args)
+	case own.use == "" && len(args) > 0:
+		return []string{t.look().problem("usage: /" + name)}, nil
+	}
+	return own.do(t, args)
+}
+
+// firstWord is what stands before the first white space of a text, and what stands behind it.
+func firstWord(text string) (word, rest string) {
+	text = strings.TrimSpace(text)
+	end := strings.IndexFunc(text, unicode.IsSpace)
+	if end < 0 {
+		return text, ""
+	}
+	return text[:end], strings.TrimSpace(text[end:])
 }
 
 // unknown says that there is no such command.
@@ -206,5 +226,6 @@ func showHelp(t *talk, args []string) ([]string, work) {
 		}
 		lines = append(lines, t.look().wrap(use+": "+help, "  ")...)
 	}
-	return append(lines, "@PATH in a message brings the file with it. // sends a message that begins with a slash."), nil
+	return append(lines, t.look().wrap("@PATH in a message brings the file with it. '…', \"…\" and \\ keep white space in a word of a command, or in PATH. "+
+		"// sends a message that begins with a slash.", "")...), nil
 }

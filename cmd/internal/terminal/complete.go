@@ -2,14 +2,18 @@ package terminal
 
 import (
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol/safefile"
+	"nexus.internal/protocol/shellword"
 )
 
 // maxChoices is how many completions are shown, and maxEntries how many entries of a directory
@@ -19,18 +23,38 @@ const (
 	maxEntries = 10_000
 )
 
-// completionsOf are what a word of the input may become.
+// completions are what the last word of the input may become.
 type completions struct {
-	input, word string
-	choices     []string
+	input   string
+	start   int // of the word, in bytes
+	choices []string
 }
 
 // completing looks for what the last word of the input may become.
 func (m *model) completing() tea.Cmd {
 	input := m.input.Value()
-	word := input[strings.LastIndexAny(input, " \n")+1:]
+	word := lastWord(input)
 	t, agent := m.t, m.t.agent
-	return func() tea.Msg { return completions{input, word, completionsOf(t, agent, input, word)} }
+	return func() tea.Msg { return completions{input, word.Start, completionsOf(t, agent, input, word.Text)} }
+}
+
+// lastMention is the mention of a file at the end of a message.
+var lastMention = regexp.MustCompile(`(?:^|[\s\p{Z}])(@(?:"[^"\n]*|'[^'\n]*|(?:\\.|[^\s\p{Z}])*))$`)
+
+// lastWord is the last word of the input, which may have no end yet, without its quotes.
+func lastWord(input string) shellword.Word {
+	const more = "x" // so that there is one, and it is the last
+	line, start := input, 0
+	if !strings.HasPrefix(input, "/") {
+		at := lastMention.FindStringSubmatchIndex(input)
+		if at == nil {
+			return shellword.Word{Start: len(input)}
+		}
+		line, start = input[at[2]:], at[2]
+	}
+	words, _ := shellword.Read(line + more)
+	last := words[len(words)-1]
+	return shellword.Word{Text: strings.TrimSuffix(last.Text, more), Start: start + last.Start}
 }
 
 // completionsOf are what a word may become: a command, a file after @, or a name after a command.
@@ -96,7 +120,7 @@ func files(cwd, mark, word string) (choices []string) {
 	entries, _ := f.ReadDir(maxEntries)
 	for _, entry := range entries {
 		name := entry.Name()
-		if !strings.HasPrefix(name, base) || strings.HasPrefix(name, ".") && base == "" || strings.ContainsAny(name, " \n") {
+		if !strings.HasPrefix(name, base) || strings.HasPrefix(name, ".") && base == "" || strings.ContainsFunc(name, unicode.IsControl) {
 			continue
 		}
 		if entry.IsDir() {
@@ -115,15 +139,26 @@ func (m *model) complete(c completions) {
 	}
 	common := c.choices[0]
 	for _, choice := range c.choices {
-		for !strings.HasPrefix(choice, common) {
+		for !strings.HasPrefix(choice, common) || !utf8.ValidString(common) {
 			common = common[:len(common)-1]
 		}
 	}
-	if len(c.choices) == 1 && !strings.HasSuffix(common, "/") {
-		common += " "
+	text := written(common)
+	if len(c.choices) == 1 && !strings.HasSuffix(text, "/") {
+		text += " "
 	}
-	m.input.SetValue(strings.TrimSuffix(c.input, c.word) + common)
+	m.input.SetValue(c.input[:c.start] + text)
 	if m.choices = nil; len(c.choices) > 1 {
-		m.choices = c.choices[:min(len(c.choices), maxChoices)]
+		for _, choice := range c.choices[:min(len(c.choices), maxChoices)] {
+			m.choices = append(m.choices, written(choice))
+		}
 	}
+}
+
+// written is a word as it is typed: with a backslash before what would end it.
+func written(word string) string {
+	if rest, ok := strings.CutPrefix(word, "~/"); ok {
+		return "~/" + shellword.Escape(rest)
+	}
+	return shellword.Escape(word)
 }
