@@ -59,6 +59,37 @@ func TestMisusedCommandsAtATerminal(t *testing.T) {
 	}
 }
 
+// The value of a flag is no agent: the command is about the current one, unless another one is named before or behind its flags.
+func TestFlagsOfCommandsAtATerminal(t *testing.T) {
+	t.Parallel()
+	begin, _, _ := talker(t)
+	p := begin(100, "--fresh")
+	p.sees(".1 · offline")
+	p.types("hello\r")
+	p.sees("you> hello")
+	p.types("/create other --approvals=ask\r")
+	p.sees("created other")
+	p.types("/messages --limit 1\r")
+	p.sees("\nuser: hello")
+	p.types("/status -o yaml\r")
+	p.sees("agent_id: \".1\"")
+	p.types("/status -o yaml other\r")
+	p.sees("agent_id: other")
+	p.types("/status other more -o yaml\r")
+	p.sees(`! {"error":{"message":"usage: /status`)
+	p.types("/stop -o json\r")
+	p.sees(".1 · stopped")
+	p.types("/destroy --bogus\r")
+	p.sees("unknown flag: --bogus")
+	p.types("/destroy -o name other\r")
+	p.sees("\nother\n")
+	p.types("/quit\r")
+	_ = p.leaves()
+	if text := p.text(); strings.Contains(text, "nexus-rpc") {
+		t.Errorf("another program is named:\n%s", text)
+	}
+}
+
 // What follows -- is the program of an agent of another make, with its flags: nothing is added to it, and it asks for no help.
 func TestProgramsOfAgentsMadeAtATerminal(t *testing.T) {
 	t.Parallel()

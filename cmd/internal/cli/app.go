@@ -182,16 +182,15 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	} else if isUnreached(err) {
 		kind = string(api.KindNodeUnreachable)
 	}
+	if a.Slash && status == ExitUsage { // cobra has the verb's name
+		err = Usage("%s", strings.ReplaceAll(err.Error(), a.Name+" ", "/"))
+	}
 	switch {
 	case err.Error() == "":
 	case a.errorsAsJSON(args, status == ExitUsage):
 		a.errorJSON(err, kind)
 	default:
-		text := a.advise(ran, err)
-		if a.Slash && status == ExitUsage { // cobra has the verb's name
-			text = strings.ReplaceAll(text, a.Name+" ", "/")
-		}
-		a.note("%s", block(text))
+		a.note("%s", block(a.advise(ran, err)))
 	}
 	return status
 }

@@ -168,6 +168,21 @@ func Verbs() map[string]Verb {
 	return all
 }
 
+// ParseVerb reads the flags of a verb of nexus-rpc and those of all verbs, and runs nothing: the set has the arguments between them. The error is
+// that of a wrong flag, which the verb has, too, if it is run; the set is then without arguments.
+func ParseVerb(name string, args []string) (*pflag.FlagSet, error) {
+	a := New(Options{Name: "nexus-rpc"})
+	cmd, _, err := a.root.Find([]string{name})
+	if err != nil {
+		return a.root.Flags(), err
+	}
+	cmd.InitDefaultHelpFlag()
+	if err = cmd.ParseFlags(args); err != nil {
+		return pflag.NewFlagSet(name, pflag.ContinueOnError), err
+	}
+	return cmd.Flags(), nil
+}
+
 // command is a row as cobra has it.
 func (a *App) command(r row) *cobra.Command {
 	_, alone := r.do.(local)

@@ -34,25 +34,26 @@ func runVerb(t *talk, how subject, name string, args []string) ([]string, work) 
 	if slices.Contains(own, "--help") || slices.Contains(own, "-h") {
 		return verbHelp(t.look(), name), nil
 	}
-	plain := slices.IndexFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") })
-	if how == standing || how == standin && plain < 0 {
+	flags, wrong := cli.ParseVerb(name, args)
+	plain := flags.Args() // without flags and their values
+	if how == standing || how == standin && len(plain) == 0 && wrong == nil {
 		if t.agent == "" {
 			return []string{t.look().problem("no agent is talked to: name one")}, nil
 		}
-		args = append([]string{t.agent}, args...)
+		args, plain = append([]string{t.agent}, args...), append([]string{t.agent}, plain...)
 	}
-	if name == "create" && !slices.ContainsFunc(own, func(arg string) bool { return strings.HasPrefix(arg, "--approvals") }) {
+	if name == "create" && !flags.Changed("approvals") {
 		args = append([]string{"--approvals", "ask"}, args...) // there is somebody to ask
 	}
 	current := t.agent
-	ends := name == "destroy" && args[0] == current
-	moves := name == "rename" && len(args) == 2 && args[0] == current
-	if most, asks := map[string]int{"shutdown": 0, "destroy": 1}[name]; asks && len(args) > most {
+	ends := name == "destroy" && wrong == nil && plain[0] == current
+	moves := name == "rename" && wrong == nil && len(plain) == 2 && plain[0] == current
+	if most, asks := map[string]int{"shutdown": 0, "destroy": 1}[name]; asks && len(plain) > most {
 		return []string{t.look().problem("usage: " + usageOf(name))}, nil
 	}
 	halts := ""
-	if first := slices.IndexFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") }); name == "stop" && first >= 0 {
-		halts = args[first]
+	if name == "stop" && wrong == nil {
+		halts = plain[0]
 		halt(t, halts, true)
 	}
 	do := func() any {
@@ -69,8 +70,8 @@ func runVerb(t *talk, how subject, name string, args []string) ([]string, work) 
 		case ends:
 			return lobby(lines)
 		case moves:
-			t.chat.attach(args[1], position{})
-			return renamed{agent: args[1], lines: lines, info: t.chat.about(args[1])}
+			t.chat.attach(plain[1], position{})
+			return renamed{agent: plain[1], lines: lines, info: t.chat.about(plain[1])}
 		case len(lines) == 0:
 			return said{t.look().note("nothing")}
 		}
@@ -82,7 +83,7 @@ func runVerb(t *talk, how subject, name string, args []string) ([]string, work) 
 	switch {
 	case ends:
 		t.question = &question{text: "destroy " + current + ", which you talk to? a named one's session stays saved; y/n", yes: do}
-	case name == "shutdown":
+	case name == "shutdown" && wrong == nil:
 		t.question = &question{text: "end the server, for all who use it? y/n", yes: do}
 	default:
 		return nil, do
