@@ -74,7 +74,7 @@ func (v *undo) run(ctx context.Context, a *App, c *client.Client, args []string)
 	if a.Structured() || !result.Undone {
 		return a.ended(result, result.Undone, missing, "")
 	}
-	if err := a.Printf("took the last turn back: %d messages, %d are left\n", result.Removed, result.MessageCount); err != nil || result.Files == nil {
+	if err := a.Printf("took the last turn back: %s, %d left\n", Counted(result.Removed, "message"), result.MessageCount); err != nil || result.Files == nil {
 		return err
 	}
 	for _, path := range result.Files.Restored {
@@ -235,7 +235,7 @@ func permissions(ctx context.Context, a *App, c *client.Client, args []string) e
 			rows = append(rows, []string{"allowed", one.Tool + " " + strings.Join(what, " ")})
 		}
 		if n := len(r.Pending); n > 0 {
-			rows = append(rows, []string{"waiting", fmt.Sprintf("%d calls for an approval: approvals lists them", n)})
+			rows = append(rows, []string{"waiting", fmt.Sprintf("%s for an approval: approvals lists them", Counted(n, "call"))})
 		}
 		return a.table(rows)
 	})
@@ -349,6 +349,6 @@ func (v *mcp) run(ctx context.Context, a *App, c *client.Client, args []string) 
 		p.Target = &args[2]
 	}
 	return show(ctx, a, c, args[0], api.MCPConnect, p, func(a *App, r api.MCPConnectResult) error {
-		return a.Printf("started %s: %d tools\n", r.Server.Name, r.Server.Tools)
+		return a.Printf("started %s: %s\n", r.Server.Name, Counted(r.Server.Tools, "tool"))
 	})
 }

@@ -151,7 +151,7 @@ func (s *agentStatus) rows(id string) [][]string {
 	}
 	rows = append(slices.Insert(rows, 1, [][]string{
 		{"state", agent.State},
-		{"process", fmt.Sprintf("%s, incarnation %d, %d restarts", orDash(agent.PID), agent.Incarnation, agent.Restarts)},
+		{"process", fmt.Sprintf("%s, incarnation %d, %s", orDash(agent.PID), agent.Incarnation, Counted(agent.Restarts, "restart"))},
 	}...), [][]string{
 		{"running", orDash(agent.RequestID)},
 		{"queued", strconv.Itoa(agent.Queued)},
