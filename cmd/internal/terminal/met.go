@@ -3,6 +3,8 @@ package terminal
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 )
 
@@ -34,6 +36,13 @@ func (m *met) of(agent string) (created, is bool) {
 	defer m.mu.Unlock()
 	created, is = m.agents[agent]
 	return created, is
+}
+
+// names are the agents that were met.
+func (m *met) names() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Keys(m.agents))
 }
 
 // begin begins to bring an agent; errOver once the talk is over. The caller must call end.

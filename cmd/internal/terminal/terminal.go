@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/cmd/internal/cli"
-	"nexus.internal/protocol/ratelimit"
 )
 
 // endPatience bounds what is done after the talk, at a server that may hang.
@@ -263,70 +261,6 @@ func (l *lineMode) do(w work) {
 	}
 	l.working++
 	l.t.chat.goes(func() { l.t.chat.tell(came{w()}) })
-}
-
-// finish removes the temporary agents that were created here and do nothing, and ends the server
-// that was started for us, unless others use it. It says what stays.
-func (t *talk) finish() []string {
-	if t.gone {
-		return nil // to ask it would be to try for some seconds once more
-	}
-	t.chat.met.wait(t.ctx)
-	all, err := client.Do(t.ctx, t.c, "", api.ListAgents, api.None{})
-	if err != nil {
-		return nil // it has ended
-	}
-	why := ""
-	for _, a := range all.Agents {
-		idle := a.RequestID == nil && a.Queued == 0 && a.ChildCount == 0
-		created, met := t.chat.met.of(a.AgentID)
-		switch {
-		case created && a.IsTemp && idle:
-			_, _ = client.Do(t.ctx, t.c, "", api.DestroyAgent, api.AgentIDParams{AgentID: a.AgentID}) // or it is gone
-		case !idle:
-			why = a.AgentID + " is at work"
-		case !met:
-			why = "it runs " + a.AgentID
-		}
-	}
-	if !t.o.Started {
-		return nil
-	}
-	if why == "" && t.othersTalk() {
-		why = "others talk to it"
-	}
-	if why != "" {
-		return []string{"nexus: the server goes on, as " + why + "; " + t.o.Program + " shutdown ends it"}
-	}
-	if lines, status := t.run("shutdown"); status != cli.ExitDone {
-		return lines
-	}
-	return nil
-}
-
-// othersTalk reports whether requests of others run at the server; ours may be seen for a moment
-// after their end.
-func (t *talk) othersTalk() bool {
-	for range 20 {
-		text, err := t.c.Metrics(t.ctx)
-		if err != nil {
-			return false
-		}
-		running := 0.0
-		for line := range strings.SplitSeq(text, "\n") {
-			labels, value, ok := strings.Cut(line, "} ")
-			if n, err := strconv.ParseFloat(value, 64); err == nil && ok && strings.HasPrefix(labels, "nexus_http_requests_running{") {
-				running += n
-			}
-		}
-		if running <= 1 { // that for the metrics
-			return false
-		}
-		if ratelimit.Sleep(t.ctx, 50*time.Millisecond) != nil {
-			return true
-		}
-	}
-	return true
 }
 
 // Once sends one message, read from stdin, and prints the answer alone. The error says why there was
