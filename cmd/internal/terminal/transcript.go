@@ -126,7 +126,7 @@ func (t *transcript) apply(event protocol.Event) []string {
 	case protocol.AgentState:
 		return t.state(e)
 	case protocol.Gap:
-		return []string{t.look.note(fmt.Sprintf("events %d to %d are not kept any more", e.From, e.To))}
+		return []string{t.look.note(fmt.Sprintf("events %d to %d are not kept any more, or a kill of the server left out their numbers", e.From, e.To))}
 	case protocol.SubagentStart:
 		return []string{t.look.note("→ " + cli.Harmless(e.AgentName+": "+e.TaskPreview, true))}
 	case protocol.SubagentDone:
