@@ -143,3 +143,23 @@ func TestTheTokensOfACrash(t *testing.T) {
 	p.types("echo on\r")
 	p.sees("tokens in, ")
 }
+
+// A crash is told once, also where the process is started again at once as a message waits.
+func TestACrashBeforeAMessage(t *testing.T) {
+	t.Parallel()
+	s := newLive(t, nil)
+	s.call("/", "create_agent", `{"agent_id":"a","preset":"trusted","cwd":"`+s.cwd+`"}`)
+	p := atTerminal(t, s.home, s.cwd, 200, "--agent=a", "--connect="+s.url)
+	p.sees("a · offline")
+	p.types("sleep 600\r")
+	p.sees("a · calling sleep")
+	p.types("echo on\r")
+	p.sees("1 queued")
+	if err := syscall.Kill(s.pid("a"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.sees("! crashed: ", "· the agent's process is started again\n", "you> echo on\non\n")
+	if text := p.text(); strings.Count(text, "signal: killed") != 1 {
+		t.Errorf("it shows\n%s", text)
+	}
+}

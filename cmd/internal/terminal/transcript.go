@@ -39,6 +39,7 @@ type transcript struct {
 	stop     protocol.StopReason
 	began    time.Time           // of the running turn
 	usage    *protocol.TurnUsage // nil before the agent says it, which one that crashes does not
+	crash    string              // why the last turn crashed, which was told; "" if it did not
 	folded   []folded            // the last of them
 }
 
@@ -115,7 +116,7 @@ func (t *transcript) apply(event protocol.Event) []string {
 		return t.step(e.Event)
 	case protocol.TurnStart:
 		t.turn, t.phase, t.spoke, t.stop = e.TurnID, "waiting", false, ""
-		t.began, t.usage = t.at, nil
+		t.began, t.usage, t.crash = t.at, nil, ""
 		if e.Attempt > 1 {
 			return []string{t.look.note("the message is sent once more")}
 		}
@@ -239,6 +240,7 @@ func (t *transcript) end(e protocol.TurnEnd) []string {
 	case e.Outcome == "cancelled":
 		return append(out, t.look.note("cancelled"))
 	case e.Outcome != "completed":
+		t.crash = e.Error
 		return append(out, t.look.problem(cli.Harmless(e.Outcome+": "+e.Error, true)))
 	case stop == protocol.StopMaxIterations:
 		return append(out, t.look.note("halted at the limit of model calls"))
@@ -274,6 +276,9 @@ func (t *transcript) took() string {
 func (t *transcript) state(e protocol.AgentState) []string {
 	switch e.State {
 	case "backoff":
+		if t.crash != "" && t.crash == e.Reason {
+			return append(t.flush(), t.look.note("the agent's process is started again"))
+		}
 		return append(t.flush(), t.look.problem("the agent's process has crashed and is started again: "+cli.Harmless(e.Reason, true)))
 	case "failed":
 		return append(t.flush(), t.look.problem("the agent has failed: "+cli.Harmless(e.Reason, true)))
