@@ -155,6 +155,9 @@ func TestMessageIsReadBeforeAServerIsStarted(t *testing.T) {
 func TestServerIsCheckedBeforeStdinIsRead(t *testing.T) {
 	for flags, want := range map[string]string{
 		"--connect=ftp://x":                               "--connect takes http://127.0.0.1:PORT, or https://HOST:PORT",
+		"--connect 17733":                                 "--connect takes http://127.0.0.1:PORT, or https://HOST:PORT and others after commas, not \"17733\"",
+		"--fresh --connect nonsense":                      "--connect takes http://127.0.0.1:PORT, or https://HOST:PORT and others after commas, not \"nonsense\"",
+		"--connect --fresh --resume":                      "--resume, --fresh, --session and --agent exclude each other",
 		"--connect=https://x/y":                           "want http://127.0.0.1:PORT, or https://HOST:PORT",
 		"--connect=http://127.0.0.1:70000":                "must be from 1 to 65535",
 		"--connect=http://127.0.0.1:1 --server=https://x": "--server and --connect with a URL exclude each other",

@@ -6,7 +6,7 @@ import (
 	"log" //nolint:depguard // that of net/http, which is silenced
 	"os"
 	"runtime"
-	"strings"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +23,8 @@ func init() { runtime.LockOSThread() }
 func main() {
 	// net/http writes there what a service says that nobody asked for: that is in no log.
 	log.SetOutput(io.Discard)
-	os.Exit(program().Run(context.Background(), flagAsVerb(os.Args[1:])))
+	app := program()
+	os.Exit(app.Run(context.Background(), flagAsVerb(app.Root(), os.Args[1:])))
 }
 
 // program is the command line of nexus.
@@ -38,7 +39,7 @@ func program() *cli.App {
 		Stderr:  os.Stderr,
 	})
 	talk := &conversation{}
-	app.Alone(func(cmd *cobra.Command) error { return talk.run(cmd, app) }, talk.flags)
+	app.Alone(func(cmd *cobra.Command) error { return talk.run(cmd, app) }, talk.flags, aloneHelp)
 	app.Add(serveCommand(app))
 	app.Add(configCommand(app))
 	app.Add(initCommand(app))
@@ -55,15 +56,24 @@ func program() *cli.App {
 	return app
 }
 
-// flagAsVerb turns the older spelling, nexus --serve [PORT], into the verb, and --connect URL into
-// --connect=URL.
-func flagAsVerb(args []string) []string {
+// flagAsVerb turns the older spelling, nexus --serve [PORT], into the verb, and --connect URL and --connect, whose URL may be left
+// out, into --connect=URL and --connect=-.
+func flagAsVerb(root *cobra.Command, args []string) []string {
 	if len(args) > 0 && args[0] == "--serve" {
 		return append([]string{"serve"}, args[1:]...)
 	}
+	isVerb := func(arg string) bool {
+		return slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == arg })
+	}
 	for i, arg := range args {
-		if arg == "--connect" && i+1 < len(args) && strings.Contains(args[i+1], ":") { // its value may be left out
+		switch {
+		case arg == "--" || i == 0 && isVerb(arg):
+			return args // what follows is of a verb, or of a program
+		case arg != "--connect":
+		case i+1 < len(args) && args[i+1] != "" && args[i+1][0] != '-' && !isVerb(args[i+1]):
 			return append(append(args[:i:i], arg+"="+args[i+1]), args[i+2:]...)
+		default:
+			return append(append(args[:i:i], arg+"="+noURL), args[i+1:]...)
 		}
 	}
 	return args

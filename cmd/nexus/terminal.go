@@ -30,15 +30,18 @@ type conversation struct {
 	rawLog  bool
 }
 
-// noURL is the value of --connect without one.
+// aloneHelp is what the help says of nexus without a verb.
+const aloneHelp = "Without a verb it is a talk with an agent, in this directory: it finds the server of the home, or starts one. " +
+	"nexus serve is the server alone."
+
+// noURL is the value that --connect gets without one (flagAsVerb).
 const noURL = "-"
 
 func (v *conversation) flags(f *pflag.FlagSet) {
 	f.BoolVar(&v.o.Resume, "resume", false, "go on with the session that you used last")
 	f.BoolVar(&v.o.Fresh, "fresh", false, "begin a session, as a temporary agent")
 	f.StringVar(&v.o.Session, "session", "", "go on with this saved session")
-	f.StringVar(&v.connect, "connect", "", "start no server, and talk to an agent of the one that runs, at this URL or in the home")
-	f.Lookup("connect").NoOptDefVal = noURL
+	f.StringVar(&v.connect, "connect", "", "start no server, and talk to an agent of one that runs: at the `[URL]`, http://127.0.0.1:PORT or https://HOST:PORT, or without one that of the home")
 	f.StringVar(&v.o.Agent, "agent", "", "the agent that is talked to; with --connect (default: main, or the only one)")
 	f.StringVar(&v.o.Template, "template", "", "file with the system prompt of a fresh session")
 	f.StringVar(&v.o.Model, "model", "", "model, as ID or PROVIDER/ID")
@@ -162,7 +165,7 @@ func (v *conversation) setServer(app *cli.App) error {
 	case err != nil || at.Port() == "":
 		return cli.Usage("--connect takes http://127.0.0.1:PORT, or https://HOST:PORT and others after commas, not %q", v.connect)
 	default:
-		if err := app.SetPort(at.Port()); err != nil {
+		if err := app.ConnectPort(at.Port()); err != nil {
 			return err
 		}
 	}

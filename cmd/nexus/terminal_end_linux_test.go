@@ -1,6 +1,8 @@
 package main_test
 
 import (
+	"errors"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -23,5 +25,18 @@ func TestLeavingAgentsWithChildren(t *testing.T) {
 	}
 	if text := p.text(); strings.Contains(text, "goes on") {
 		t.Error(text)
+	}
+}
+
+// What is wrong with the URL of --connect is said of that, and of no flag that nobody gave.
+func TestConnectingToAnotherPort(t *testing.T) {
+	t.Parallel()
+	s := newLive(t, nil)
+	said, err := s.nexus("--connect", "http://127.0.0.1:1", "--plain")
+	if exit, is := errors.AsType[*exec.ExitError](err); is {
+		said += string(exit.Stderr)
+	}
+	if !strings.Contains(said, "no server on port 1 (the URL of --connect), and the server of ") || !strings.Contains(said, ": leave the URL of --connect out, or name that port") {
+		t.Errorf("%v: %s", err, said)
 	}
 }

@@ -134,8 +134,9 @@ func (a *App) Add(cmd *cobra.Command) {
 // Root is the tree of the verbs, for what describes it.
 func (a *App) Root() *cobra.Command { return a.root }
 
-// Alone sets what the program does without a verb, which is to show its help, and its flags.
-func (a *App) Alone(run func(cmd *cobra.Command) error, flags func(*pflag.FlagSet)) {
+// Alone sets what the program does without a verb, which is to show its help otherwise, its flags, and what the help says of it.
+func (a *App) Alone(run func(cmd *cobra.Command) error, flags func(*pflag.FlagSet), help string) {
+	a.root.Use, a.root.Long = a.Name+" [VERB]", a.Summary+". "+help
 	a.root.RunE = func(cmd *cobra.Command, _ []string) error { return run(cmd) }
 	flags(a.root.Flags())
 }

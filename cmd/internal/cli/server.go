@@ -42,6 +42,7 @@ type target struct {
 	noStart  bool     // --no-start
 	member   bool     // the home is of a machine of a cluster
 	portFrom string   // where Port comes from: --port, NEXUS_PORT or ""
+	byURL    bool     // by --connect, which is as --port
 	portErr  error    // what is wrong with $NEXUS_PORT
 }
 
@@ -70,7 +71,7 @@ func (portFlag) String() string { return "" } // --help says the default in word
 func (f portFlag) Set(text string) error {
 	port, err := strconv.Atoi(text)
 	if err == nil {
-		f.Port, f.portFrom, f.portErr = port, fromFlag, nil
+		f.Port, f.portFrom, f.portErr, f.byURL = port, fromFlag, nil, false
 	}
 	return err
 }
@@ -103,12 +104,21 @@ func Variable(environ []string, name string) (value string) {
 	return value
 }
 
-// SetPort is --port.
-func (t *target) SetPort(text string) error {
-	if err := (portFlag{t}).Set(text); err != nil {
-		return Usage("the port must be a whole number, not %q", text)
+// ConnectPort is --port for the port of the URL of --connect.
+func (t *target) ConnectPort(text string) error {
+	if err := (portFlag{t}).Set(text); err != nil || t.Port < 1 || t.Port > 65535 {
+		return Usage("--connect: the port must be from 1 to 65535, not %s", text)
 	}
-	return t.CheckPort(1)
+	t.byURL = true
+	return nil
+}
+
+// portName is what names the port, as people write it; "" for nothing.
+func (t *target) portName() string {
+	if t.byURL {
+		return "the URL of --connect"
+	}
+	return t.portFrom
 }
 
 // Found is the environment in which other command lines find the server that Connect has found, and
@@ -409,7 +419,7 @@ func (t *target) describeStranger(found located, home string) string {
 func (t *target) advice(found located, home string) string {
 	switch {
 	case found.elsewhere(t.Port):
-		return fmt.Sprintf(" (%s), and the server of %s is on port %d: leave %[1]s out, or name that port", t.portFrom, home, found.home.Port)
+		return fmt.Sprintf(" (%s), and the server of %s is on port %d: leave %[1]s out, or name that port", t.portName(), home, found.home.Port)
 	case found.Detection == client.NoServer:
 		return ": start one with " + t.serve()
 	default:
@@ -422,7 +432,7 @@ func (t *target) orLeaveOut() string {
 	if t.portFrom == "" {
 		return ""
 	}
-	return fmt.Sprintf(", or leave out %s, which names port %d", t.portFrom, t.Port)
+	return fmt.Sprintf(", or leave out %s, which names port %d", t.portName(), t.Port)
 }
 
 // serve is the command line that starts a server where this command looks for one.
