@@ -216,7 +216,7 @@ func showHelp(t *talk, args []string) ([]string, work) {
 	}
 	var lines []string
 	if !t.o.Plain {
-		lines = t.look().wrap("Enter sends, or queues while the agent is busy; Ctrl-S sends at once and aborts the running turn; Esc cancels it.", "")
+		lines = t.look().wrap("Enter sends, or queues while the agent is busy; Ctrl-S sends at once and aborts the running turn; Esc cancels it. Ctrl-C empties the input, or without any cancels the turn; the second Ctrl-C leaves.", "")
 	}
 	own := commands()
 	for _, name := range names() {

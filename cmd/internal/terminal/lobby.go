@@ -85,10 +85,25 @@ func (t *talk) load(p api.LoadSessionParams) work {
 	return func() any {
 		agent, err := t.chat.load(p)
 		if err != nil {
-			return t.fail(err)
+			return t.fail(t.explained(p, err))
 		}
 		return t.begin(agent, false)()
 	}
+}
+
+// explained is why a session was not loaded; of the one that was used last, what to do where there is none.
+func (t *talk) explained(p api.LoadSessionParams, err error) error {
+	if !protocol.Value(p.Last) || client.KindOf(err) != api.KindSessionNotFound {
+		return err
+	}
+	saved, failed := client.Do(t.ctx, t.c, "", api.ListSessions, api.ListSessionsParams{Limit: new(uint64(1)), IncludeTemp: new(true)})
+	switch {
+	case failed != nil:
+		return err
+	case len(saved.Sessions) == 0 && len(saved.UnreachableNodes) == 0:
+		return fmt.Errorf("no session is saved yet: %s --fresh begins one", t.o.Program)
+	}
+	return fmt.Errorf("the session that was used last is not saved any more: %s shows the others", t.o.Program)
 }
 
 // toSaved goes to the agent of a named session. A saved one that was to refuse what needs an approval asks
@@ -182,9 +197,17 @@ func (q *question) chooses(line string) bool {
 
 // typedEarly takes a line that chooses nothing, in the lobby: it waits for whoever is chosen.
 func typedEarly(t *talk, q *question, text string) ([]string, work) {
-	switch word := strings.TrimSpace(text); {
+	word := strings.TrimSpace(text)
+	name, _ := firstWord(word)
+	switch {
 	case word == "/quit":
 		return t.handle(ended(nil))
+	case name == "/help":
+		lines, _ := t.command(word)
+		if t.o.Plain {
+			lines = append(lines, q.text)
+		}
+		return lines, nil
 	case word != "":
 		t.queued = append(t.queued, message{text: text})
 	}

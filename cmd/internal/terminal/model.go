@@ -277,9 +277,8 @@ func (m *model) enter(steer bool) tea.Cmd {
 // escape leaves a question, or cancels the running turn, or empties the input.
 func (m *model) escape() tea.Cmd {
 	if q := m.t.question; q != nil && q.keys == "" {
-		m.t.question = nil
 		m.input.Reset()
-		return nil
+		return m.do(m.t.drop())
 	}
 	if more, ok := m.t.interrupt(); ok {
 		return m.do(more)

@@ -283,7 +283,9 @@ func (t *talk) once() error {
 		if o.Session != "" {
 			p.SessionName = &o.Session
 		}
-		agent, err = t.chat.load(narrowed(t, p))
+		if agent, err = t.chat.load(narrowed(t, p)); err != nil {
+			err = t.explained(p, err)
+		}
 	case agent == "":
 		agent, err = t.create(api.CreateAgentParams{Temporary: new(true)})
 	}

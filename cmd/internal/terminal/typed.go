@@ -185,6 +185,9 @@ func (t *talk) answered(q *question, text string) ([]string, work) {
 		return typedEarly(t, q, text)
 	}
 	text = strings.TrimSpace(text)
+	if text == "/quit" {
+		return t.handle(ended(nil))
+	}
 	if q.answer != nil {
 		t.question = nil
 		return nil, q.answer(text)
@@ -194,8 +197,7 @@ func (t *talk) answered(q *question, text string) ([]string, work) {
 		t.question = nil
 		return nil, q.yes
 	case "n", "no", "":
-		t.question = nil
-		return nil, nil
+		return nil, t.drop()
 	}
 	if q.passes {
 		t.question = nil
@@ -206,6 +208,15 @@ func (t *talk) answered(q *question, text string) ([]string, work) {
 		lines = append(lines, q.text)
 	}
 	return lines, nil
+}
+
+// drop drops the question, for the lobby if nobody is talked to.
+func (t *talk) drop() work {
+	t.question = nil
+	if t.agent == "" {
+		return t.enterLobby
+	}
+	return nil
 }
 
 // interrupt cancels the running turn of the agent that is talked to, or else its first message; false without any.

@@ -375,7 +375,7 @@ func TestMessagesTypedAheadOfAQuestion(t *testing.T) {
 func TestOtherAnswers(t *testing.T) {
 	m := drawnTalk(t)
 	m.Update(asks{text: "create it? y/n", yes: func() any { return nil }})
-	if lines, more := m.t.submit("/quit", false); len(lines) != 1 || !strings.Contains(lines[0], "the answer is y or n") || more != nil {
+	if lines, more := m.t.submit("perhaps", false); len(lines) != 1 || !strings.Contains(lines[0], "the answer is y or n") || more != nil {
 		t.Errorf("it says %q", lines)
 	}
 	if shown := m.View().Content; strings.Count(shown, "create it? y/n") != 1 {
@@ -387,6 +387,13 @@ func TestOtherAnswers(t *testing.T) {
 	}
 	if _, more := m.t.submit("y", false); more == nil || m.t.question != nil {
 		t.Error("y is no answer")
+	}
+	for _, q := range []asks{{text: "create it? y/n"}, {text: "go on? y/n", passes: true}, {text: "save it as:", answer: func(string) work { return nil }}} {
+		m.t.over = false
+		m.Update(q)
+		if m.t.submit(" /quit ", false); !m.t.over {
+			t.Errorf("/quit does not leave at %s", q.text)
+		}
 	}
 }
 
@@ -429,6 +436,30 @@ func TestKeysInTheLobby(t *testing.T) {
 	m.press("2")
 	if m.Update(chosen(m.typed)); m.t.question != nil || m.input.Value() != "" {
 		t.Errorf("after a pause the line is %q, the question %+v", m.input.Value(), m.t.question)
+	}
+}
+
+// A question that is left without an answer, by whoever talks to nobody, leads back to the lobby; /help is answered there.
+func TestBackToTheLobby(t *testing.T) {
+	m := drawnTalk(t)
+	m.t.agent = ""
+	list := []api.SavedSession{{Name: "alice", MessageCount: 1}}
+	m.Update(chooseOf(m.t, list, time.Now()))
+	if _, do := m.Update(tea.KeyPressMsg{Code: tea.KeyEscape}); m.t.question != nil || do == nil || m.working != 1 {
+		t.Errorf("after Esc: question %+v, %d works", m.t.question, m.working)
+	}
+	m.working = 0
+	m.Update(asks{text: "create it? y/n"})
+	if m.input.SetValue("n"); m.enter(false) == nil || m.working != 1 {
+		t.Errorf("after n: %d works", m.working)
+	}
+	m.Update(lobbyOf(m.t, nil, list, time.Now()))
+	if lines, more := m.t.submit("/help quit", false); more != nil || !slices.Equal(lines, []string{"/quit", "Leave"}) || len(m.t.queued) != 0 || m.t.question == nil {
+		t.Errorf("it says %q, queued %+v, question %+v", lines, m.t.queued, m.t.question)
+	}
+	m.t.o.Plain = true
+	if lines, _ := m.t.submit("/help", false); len(lines) < 20 || lines[len(lines)-1] != m.t.question.text {
+		t.Errorf("in lines it says %q", lines)
 	}
 }
 
