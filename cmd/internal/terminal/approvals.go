@@ -159,7 +159,7 @@ func (m *model) answers(line string) bool {
 	if q := m.t.question; q != nil {
 		return q.chooses(line)
 	}
-	return m.lineFor != "" && m.lineFor == waitingFor(m.t.requests) && m.t.approves(strings.TrimSpace(line))
+	return m.lineFor != "" && m.lineFor == waitingFor(m.t.requests) && approves(m.t, strings.TrimSpace(line))
 }
 
 // chosen says that a pause is over, unless something was typed meanwhile.
@@ -207,7 +207,7 @@ func (t *talk) choices() []string {
 }
 
 // approves reports whether a key answers the request that waits longest.
-func (t *talk) approves(key string) bool {
+func approves(t *talk, key string) bool {
 	return key == "y" || key == "n" || key == "r" || key == "s" && t.mayAllowSession()
 }
 
@@ -215,7 +215,7 @@ func (t *talk) approves(key string) bool {
 func (t *talk) approve(key string) (work, bool) {
 	r := t.requests[0]
 	switch {
-	case !t.approves(key):
+	case !approves(t, key):
 	case key == "y":
 		return t.decide(r, protocol.AllowOnce, ""), true
 	case key == "s":

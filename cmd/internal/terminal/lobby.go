@@ -85,14 +85,14 @@ func (t *talk) load(p api.LoadSessionParams) work {
 	return func() any {
 		agent, err := t.chat.load(p)
 		if err != nil {
-			return t.fail(t.explained(p, err))
+			return t.fail(explained(t, p, err))
 		}
 		return t.begin(agent, false)()
 	}
 }
 
 // explained is why a session was not loaded; of the one that was used last, what to do where there is none.
-func (t *talk) explained(p api.LoadSessionParams, err error) error {
+func explained(t *talk, p api.LoadSessionParams, err error) error {
 	if !protocol.Value(p.Last) || client.KindOf(err) != api.KindSessionNotFound {
 		return err
 	}

@@ -284,7 +284,7 @@ func (t *talk) once() error {
 			p.SessionName = &o.Session
 		}
 		if agent, err = t.chat.load(narrowed(t, p)); err != nil {
-			err = t.explained(p, err)
+			err = explained(t, p, err)
 		}
 	case agent == "":
 		agent, err = t.create(api.CreateAgentParams{Temporary: new(true)})
