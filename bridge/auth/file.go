@@ -189,7 +189,7 @@ func Remove(path string, key Key) error {
 type Lookup struct {
 	Flag string // as given on the command line: a key, or @ and a file that holds one; "" if it was not
 	Env  string // as found in the environment; "" if it was not
-	Home string
+	Home string // whose key files are read; "" for none
 	Port int
 }
 
@@ -217,6 +217,9 @@ func Discover(l Lookup) (key Key, source string, err error) {
 	if l.Env != "" {
 		key, err = Parse(l.Env)
 		return key, "environment", err
+	}
+	if l.Home == "" {
+		return Key{}, "", fmt.Errorf("%w: no --api-key, no environment variable; the key files of a home are of its own server, at http://127.0.0.1:PORT", ErrNoKey)
 	}
 	for _, path := range []string{KeyPath(l.Home, l.Port), KeyPath(l.Home, DefaultPort)} {
 		key, err = Read(path)

@@ -1,15 +1,19 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"nexus.internal/bridge/auth"
 	"nexus.internal/protocol/safefile"
 )
 
@@ -47,6 +51,31 @@ func CheckURL(text string) (*url.URL, error) {
 		return nil, fmt.Errorf("server URL %q: want http://127.0.0.1:PORT, or https://HOST:PORT on another machine", text)
 	}
 	return u, nil
+}
+
+// PlainPort is the port of a URL which is one address at http, of a server of this machine; false for addresses at https, and several.
+func PlainPort(url string) (port int, plain bool) {
+	u, err := CheckURL(strings.TrimSpace(url))
+	if err != nil || u.Scheme != "http" {
+		return 0, false
+	}
+	port, err = strconv.Atoi(cmp.Or(u.Port(), "80"))
+	return port, err == nil
+}
+
+// lookupAt is where the key for servers at these addresses is looked for: a home's key files are of its own server, which is called at
+// http. Without a port in l, they are those of the first address.
+func lookupAt(l *auth.Lookup, bases []string) *auth.Lookup {
+	if l == nil {
+		return nil
+	}
+	own := *l
+	if slices.ContainsFunc(bases, func(base string) bool { return strings.HasPrefix(base, "https:") }) {
+		own.Home = ""
+	} else if port, plain := PlainPort(bases[0]); plain && own.Port == 0 {
+		own.Port = port
+	}
+	return &own
 }
 
 func loopback(host string) bool {

@@ -47,7 +47,8 @@ type Options struct {
 	CA string
 	// Key is sent, at each address of URL, once the server has proved that it has it. Without one, it is
 	// looked for by Lookup, and again where the server turns out to have another:
-	// each server makes its own.
+	// each server makes its own. Of a URL at https, no key file of the home is read, as these are of its own server; of one at http,
+	// Lookup.Port may be 0 for its port.
 	Key    auth.Key
 	Lookup *auth.Lookup
 	// Moves says that the server of the home of Lookup is meant, wherever it listens: where
@@ -112,7 +113,7 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	held, err := newKeys(o.Key, o.Lookup, dialing{authorities: pool, file: o.CA, several: len(bases) > 1, by: o.Dialer})
+	held, err := newKeys(o.Key, lookupAt(o.Lookup, bases), dialing{authorities: pool, file: o.CA, several: len(bases) > 1, by: o.Dialer})
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +135,7 @@ func New(o Options) (*Client, error) {
 // FromEnvironment returns a client of the server that is meant where none is named, by
 // environ (KEY=VALUE): the one at NEXUS_SERVER (as Options.URL, with NEXUS_CA as Options.CA), else at NEXUS_PORT, else that of the home
 // (NEXUS_HOME, else ~/.nexus3), else the one at auth.DefaultPort; with the key in NEXUS3_API_KEY, else the one
-// in the home. Errors as those of New.
+// in the home, unless NEXUS_SERVER is at https. Errors as those of New.
 func FromEnvironment(environ []string) (*Client, error) {
 	home, err := safefile.HomeOf(environ)
 	if err != nil {
@@ -146,7 +147,7 @@ func FromEnvironment(environ []string) (*Client, error) {
 		env[name] = value
 	}
 	if env["NEXUS_SERVER"] != "" {
-		return New(Options{URL: env["NEXUS_SERVER"], CA: env["NEXUS_CA"], Lookup: &auth.Lookup{Env: env["NEXUS3_API_KEY"], Home: home, Port: auth.DefaultPort}})
+		return New(Options{URL: env["NEXUS_SERVER"], CA: env["NEXUS_CA"], Lookup: &auth.Lookup{Env: env["NEXUS3_API_KEY"], Home: home}})
 	}
 	port, err := DefaultPort(env["NEXUS_PORT"], home)
 	if err != nil {

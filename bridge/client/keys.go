@@ -46,7 +46,7 @@ func newKeys(key auth.Key, lookup *auth.Lookup, how dialing) (*keys, error) {
 		return &keys{how: how, held: newIdentity(key, how)}, nil
 	}
 	found, source, err := auth.Discover(*lookup)
-	if errors.Is(err, auth.ErrNoKey) {
+	if errors.Is(err, auth.ErrNoKey) && lookup.Home != "" {
 		return nil, fmt.Errorf("%w; if no server runs, start one with nexus serve", err)
 	}
 	if err != nil {

@@ -175,3 +175,25 @@ func TestTheServerMoves(t *testing.T) {
 		t.Errorf("at the port that was named: %v", err)
 	}
 }
+
+// A home's key files are of its own server, at http on this machine: they are used for an address of that, by its port, and for no
+// other address.
+func TestKeyFilesAreOfTheHomesServer(t *testing.T) {
+	home := t.TempDir()
+	server := start(t, home, "127.0.0.1:0", noAgents)
+	defer server.Close()
+	c, err := client.FromEnvironment([]string{"NEXUS_HOME=" + home, "NEXUS_SERVER=" + server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := client.Do(t.Context(), c, "", api.ListAgents, api.None{}); err != nil {
+		t.Errorf("with the key file of that port: %v", err)
+	}
+	encrypted := strings.Replace(server.URL, "http", "https", 1)
+	for _, named := range []string{encrypted, server.URL + "," + encrypted} {
+		if _, err := client.FromEnvironment([]string{"NEXUS_HOME=" + home, "NEXUS_SERVER=" + named}); !errors.Is(err, auth.ErrNoKey) || !strings.Contains(err.Error(), "are of its own server") {
+			t.Errorf("%s: %v, want no key", named, err)
+		}
+	}
+}

@@ -223,7 +223,12 @@ export class NexusClient {
   }
 
   #known() {
-    return (this.#key.text ??= discover(this.#target.port, this.#options.home));
+    return (this.#key.text ??= this.#discover());
+  }
+
+  // The key as it is to be found now: key files are of the home's own server, which is not called by TLS.
+  #discover() {
+    return discover(this.#places.some(({ scheme }) => scheme === "https") ? undefined : this.#target.port, this.#options.home);
   }
 
   // Where there is no key, and no server either, the error says that.
@@ -324,7 +329,7 @@ export class NexusClient {
   // Whether there is another key now, which another request may have found first.
   #another(key) {
     try {
-      this.#key.text = discover(this.#target.port, this.#options.home);
+      this.#key.text = this.#discover();
     } catch {
       return false;
     }

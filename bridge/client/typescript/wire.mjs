@@ -88,10 +88,15 @@ const openPlain = (path) => openSync(path, constants.O_RDONLY | (constants.O_NOF
 
 export const defaultHome = () => process.env.NEXUS_HOME || join(homedir(), ".nexus3");
 
-/** The key: NEXUS3_API_KEY, server-PORT.key, server.key. The first that is there counts. */
+/** The key: NEXUS3_API_KEY, server-PORT.key, server.key. The first that is there counts. Without a port no key file does. */
 export function discover(port, home) {
   const given = process.env.NEXUS3_API_KEY;
   if (given) return parseKey(given, "NEXUS3_API_KEY");
+  if (port === undefined) {
+    throw new ClientError("no API key found: no NEXUS3_API_KEY; the key files of a home are of its own server, at http://127.0.0.1:PORT", {
+      type: "NO_KEY", recoverySuggestions: ["Give the key of that server (apiKey, NEXUS3_API_KEY)."],
+    });
+  }
   const where = home ?? defaultHome();
   const names = port === 8765 ? ["server.key"] : [`server-${port}.key`, "server.key"];
   for (const name of names) {

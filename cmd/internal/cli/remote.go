@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
+	"nexus.internal/bridge/homelock"
 	"nexus.internal/cmd/internal/config"
 )
 
@@ -71,12 +73,23 @@ func (a *App) connectRemote(ctx context.Context, cfg *config.Config) (*client.Cl
 	if err := a.CheckServers(); err != nil {
 		return nil, err
 	}
-	if a.apiKey == "" && cfg.APIKey == "" {
-		return nil, fmt.Errorf("no API key for %s: give it by --api-key @FILE or NEXUS3_API_KEY, as the key files of a home are of its own server", urls)
+	home := string(cfg.Home)
+	held, err := homelock.Find(home)
+	if err != nil {
+		return nil, err
 	}
-	c, err := client.New(client.Options{
-		URL: urls, CA: a.authorities(), Lookup: &auth.Lookup{Flag: a.apiKey, Env: cfg.APIKey, Home: string(cfg.Home), Port: a.Port},
-	})
+	port, plain := client.PlainPort(urls)
+	own := plain && held.Runs && held.Port == port
+	if own {
+		a.Port = port
+	}
+	if a.apiKey == "" && cfg.APIKey == "" && !own {
+		return nil, a.keyless(ctx, urls, home, held)
+	}
+	c, err := client.New(client.Options{URL: urls, CA: a.authorities(), Lookup: &auth.Lookup{Flag: a.apiKey, Env: cfg.APIKey, Home: home, Port: a.Port}})
+	if errors.Is(err, auth.ErrNoKey) {
+		return nil, keyIsGone(home, held)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -86,6 +99,35 @@ func (a *App) connectRemote(ctx context.Context, cfg *config.Config) (*client.Cl
 		return nil, a.serverEnded(err, "")
 	}
 	return c, nil
+}
+
+// keyless is the error where servers are named that are not known to be the home's own, and no key was given. Whether they are there is
+// asked without a key.
+func (a *App) keyless(ctx context.Context, urls, home string, held homelock.Server) error {
+	c, err := client.New(client.Options{URL: urls, CA: a.authorities(), Retries: -1})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_, err = c.Ready(limited)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case limited.Err() != nil:
+		return &noServerError{"what listens at " + urls + " does not answer"}
+	case errors.Is(err, client.ErrNoServer), errors.Is(err, client.ErrUntrusted):
+		return a.serverEnded(err, "")
+	}
+	if _, plain := client.PlainPort(urls); !plain {
+		return fmt.Errorf("no API key for %s: give it by --api-key @FILE or NEXUS3_API_KEY, as the key files of a home are of its own server, at http://127.0.0.1:PORT", urls)
+	}
+	has := "has none"
+	if held.Runs && held.Port > 0 {
+		has = fmt.Sprintf("is on port %d", held.Port)
+	}
+	return &noServerError{fmt.Sprintf("the server at %s is not that of %s, which %s: name that server's home by --home, or its key by --api-key @FILE", urls, home, has)}
 }
 
 // oneServer is a usage error where several addresses are named, for what is about one server.

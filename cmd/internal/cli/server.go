@@ -266,11 +266,16 @@ func (a *App) Connect(ctx context.Context, start bool) (*client.Client, error) {
 		Sign:   found.Health.SignaturesRequired,
 		Lookup: &auth.Lookup{Flag: a.apiKey, Env: cfg.APIKey, Home: home, Port: a.Port},
 	})
-	if errors.Is(err, auth.ErrNoKey) { // the server made one as it started
-		return nil, fmt.Errorf("the server of %s (process %d, port %d) runs, and its key file %s is gone: %s, and start it again, which makes another one",
-			home, found.home.PID, a.Port, auth.KeyPath(home, a.Port), kill(found.home.PID))
+	if errors.Is(err, auth.ErrNoKey) {
+		return nil, keyIsGone(home, found.home)
 	}
 	return c, err
+}
+
+// keyIsGone is the error where the home's server runs and its key file, which it made as it started, is not there.
+func keyIsGone(home string, server homelock.Server) error {
+	return fmt.Errorf("the server of %s (process %d, port %d) runs, and its key file %s is gone: %s, and start it again, which makes another one",
+		home, server.PID, server.Port, auth.KeyPath(home, server.Port), kill(server.PID))
 }
 
 // displaced reports whether something else listens where a server of the home would: it is

@@ -180,8 +180,12 @@ class Core:
     def key(self) -> str:
         """The key, looked for at the first call and where the server turned out to have another."""
         if self._key is None:
-            self._key = keys.discover(self.target.port, self._home)
+            self._key = self._discover()
         return self._key
+
+    def _discover(self) -> str:
+        """The key as it is to be found now: key files are of the home's own server, which is not called by TLS."""
+        return keys.discover(None if self._tls else self.target.port, self._home)
 
     async def _first_key(self) -> str:
         """The same. Where there is none, and no server either, the error says that."""
@@ -443,7 +447,7 @@ class Core:
     def _another(self, key: str) -> bool:
         """Whether there is another key now, which another request may have found first."""
         try:
-            self._key = keys.discover(self.target.port, self._home)
+            self._key = self._discover()
         except ClientError:
             return False
         return self._key != key

@@ -53,11 +53,16 @@ def _open_plain(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
-def discover(port: int, home: Optional[str]) -> str:
-    """Find the key: NEXUS3_API_KEY, server-PORT.key, server.key. The first that is there counts."""
+def discover(port: Optional[int], home: Optional[str]) -> str:
+    """Find the key: NEXUS3_API_KEY, server-PORT.key, server.key. The first that is there counts. Without a port no key file does."""
     given = os.environ.get("NEXUS3_API_KEY")
     if given:
         return parse(given, "NEXUS3_API_KEY")
+    if port is None:
+        raise ClientError(
+            "no API key found: no NEXUS3_API_KEY; the key files of a home are of its own server, at http://127.0.0.1:PORT", type="NO_KEY",
+            recovery_suggestions=["Give the key of that server (api_key, NEXUS3_API_KEY)."],
+        )
     home = home or default_home()
     names = ["server.key"] if port == DEFAULT_PORT else [f"server-{port}.key", "server.key"]
     for name in names:

@@ -100,6 +100,13 @@ class Addresses(Bounded):
             os.environ[name] = value
             self.addCleanup(os.environ.pop, name, None)
         self.assertEqual(NexusClientSync().list_agents()["agents"], [])
+        # The key files of a home are of its own server, which is not called by TLS.
+        os.environ["NEXUS3_API_KEY"], os.environ["NEXUS_SERVER"] = "", url
+        with self.assertRaisesRegex(ClientError, "the key files of a home are of its own server") as caught:
+            NexusClientSync(home=self.server.home).list_agents()
+        self.assertEqual(caught.exception.type, "NO_KEY")
+        os.environ["NEXUS_SERVER"] = self.server.url
+        self.assertEqual(NexusClientSync(home=self.server.home).list_agents()["agents"], [])
 
     def test_goes_on_elsewhere(self) -> None:
         """The server is killed in the midst of events, and the next address has them: no number twice, no hole that is not said to be one."""

@@ -59,6 +59,12 @@ test("a server by TLS is known by its certificate; what is wrong with one is sai
     delete process.env.NEXUS_CA;
   });
   assert.deepEqual((await new NexusClient({ apiKey }).listAgents()).agents, []);
+  // The key files of a home are of its own server, which is not called by TLS.
+  const { home } = server;
+  process.env.NEXUS_SERVER = url;
+  await assert.rejects(new NexusClient({ home }).listAgents(), (e) => e.type === "NO_KEY" && /the key files of a home are of its own server/.test(e.message));
+  process.env.NEXUS_SERVER = server.url;
+  assert.deepEqual((await new NexusClient({ home }).listAgents()).agents, []);
 });
 
 test("where a server is killed in the midst of events, the next address has them", async (t) => {
