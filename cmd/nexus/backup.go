@@ -122,17 +122,29 @@ func saveHome(ctx context.Context, app *cli.App, path string, o backup.Options) 
 // maxTries is how often a backup is begun in whose middle a session gets the name of another one.
 const maxTries = 10
 
-// unsavedTimeout bounds how long a backup waits for the home's server.
-const unsavedTimeout = 10 * time.Second
-
 // unsavedPermissions asks the server of the home, if one runs, for the permissions that it could
 // not save, by agent.
 func unsavedPermissions(ctx context.Context, home string) (map[string]protocol.Permissions, error) {
+	agents, err := agentsOf(ctx, home)
+	narrowed := map[string]protocol.Permissions{}
+	for _, agent := range agents {
+		if agent.UnsavedPermissions != nil {
+			narrowed[agent.AgentID] = *agent.UnsavedPermissions
+		}
+	}
+	return narrowed, err
+}
+
+// homeTimeout bounds how long a verb that needs no server waits for the home's.
+const homeTimeout = 10 * time.Second
+
+// agentsOf are the agents in the server of a home, none if none runs.
+func agentsOf(ctx context.Context, home string) ([]api.AgentInfo, error) {
 	server, err := homelock.Find(home)
 	if err != nil || !server.Runs || server.Port == 0 { // one that starts has no agents yet
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, unsavedTimeout)
+	ctx, cancel := context.WithTimeout(ctx, homeTimeout)
 	defer cancel()
 	found, err := client.Detect(ctx, server.Port)
 	if err != nil {
@@ -145,14 +157,9 @@ func unsavedPermissions(ctx context.Context, home string) (map[string]protocol.P
 	if err != nil {
 		return nil, err
 	}
+	defer c.Close()
 	list, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
-	narrowed := map[string]protocol.Permissions{}
-	for _, agent := range list.Agents {
-		if agent.UnsavedPermissions != nil {
-			narrowed[agent.AgentID] = *agent.UnsavedPermissions
-		}
-	}
-	return narrowed, err
+	return list.Agents, err
 }
 
 // restoreHome makes the home of a backup.

@@ -77,13 +77,30 @@ func (v *logsVerb) with(ctx context.Context, do func(*sessionlog.Archive) error)
 		return err
 	}
 	home := string(cfg.Home)
-	if failed := archive.Settle(ctx, home, sessions.New(home, nil)); failed != nil { // on a full disk, say
-		err = v.app.Eprintf("nexus: the status of sessions may be an old one: %v\n", failed)
+	runs, failed := inServer(ctx, home)
+	if failed != nil {
+		err = v.app.Eprintf("nexus: the home's server does not say which agents it has: %v\n", failed)
+	}
+	if failed := archive.Settle(ctx, home, sessions.New(home, nil), runs); failed != nil { // on a full disk, say
+		err = errors.Join(err, v.app.Eprintf("nexus: the status of sessions may be an old one: %v\n", failed))
 	}
 	if err == nil {
 		err = do(archive)
 	}
 	return errors.Join(err, archive.Close())
+}
+
+// inServer reports of an agent's name whether it is in the home's server, which may log none of it; nil if that server does not say.
+func inServer(ctx context.Context, home string) (runs func(agent string) bool, err error) {
+	agents, err := agentsOf(ctx, home)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, agent := range agents {
+		names[agent.AgentID] = true
+	}
+	return func(agent string) bool { return names[agent] }, nil
 }
 
 func checkKnown(flag, value string, known []string) error {

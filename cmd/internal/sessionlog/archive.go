@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"nexus.internal/protocol/safefile"
@@ -86,7 +87,7 @@ type Archive struct {
 }
 
 // Create opens the directory of a server's logs, which it makes if need be, for this server
-// alone: it is an error if another one uses it. Close gives it up.
+// alone: it is an error if another one uses it, or if it has files and no logs. Close gives it up.
 func Create(dir string) (*Archive, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -100,6 +101,9 @@ func Create(dir string) (*Archive, error) {
 	a, err := open(dir)
 	if err != nil {
 		return nil, err
+	}
+	if err := a.checkOwn(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the session logs: %w", err), a.Close())
 	}
 	locked := false
 	for tries := 0; !locked && err == nil && tries < lockTries; tries++ { // a Settle has the lock for a moment
@@ -148,6 +152,28 @@ func open(dir string) (*Archive, error) {
 		return nil, fmt.Errorf("open the session logs: %w", err)
 	}
 	return &Archive{dir: dir, root: root}, nil
+}
+
+// checkOwn refuses a directory with files of others and no logs: those of sessions would lie among them.
+func (a *Archive) checkOwn() error {
+	entries, err := os.ReadDir(a.dir)
+	if err != nil {
+		return err
+	}
+	strange := ""
+	for _, entry := range entries {
+		switch name := entry.Name(); {
+		case name == databaseName:
+			return nil
+		case name == lockName || strings.HasPrefix(name, databaseName) || name == "lost+found": // a kill can leave these, and a disk has that
+		case strange == "":
+			strange = name
+		}
+	}
+	if strange != "" {
+		return fmt.Errorf("%s has files (%s) and no logs of sessions: name a directory that is empty, or not there yet", a.dir, strange)
+	}
+	return nil
 }
 
 // check refuses a directory in which somebody else could put files, and files

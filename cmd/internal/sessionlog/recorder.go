@@ -54,7 +54,7 @@ type Recorder struct {
 // server was logging when it was killed is marked as orphaned, or as saved.
 func NewRecorder(a *Archive, o Options) (*Recorder, error) {
 	r := &Recorder{o: o, archive: a, writing: map[int64]chan struct{}{}, newest: map[int64]uint64{}}
-	if err := a.settle(context.Background(), o.Home, o.Sessions, true); err != nil {
+	if err := a.settle(context.Background(), o.Home, o.Sessions, true, inNoServer); err != nil {
 		return nil, fmt.Errorf("open the session logs: %w", err)
 	}
 	return r, nil
@@ -83,7 +83,7 @@ func (r *Recorder) Run(ctx context.Context) {
 	followers.Wait()
 	patience.Stop()
 	stop()
-	if err := r.archive.settle(context.WithoutCancel(ctx), r.o.Home, r.o.Sessions, true); err != nil {
+	if err := r.archive.settle(context.WithoutCancel(ctx), r.o.Home, r.o.Sessions, true, inNoServer); err != nil {
 		r.failed(err)
 	}
 }
@@ -106,7 +106,7 @@ func (r *Recorder) clean(ctx context.Context) {
 	if r.o.KeepDays == 0 {
 		return
 	}
-	err := r.archive.settle(ctx, r.o.Home, r.o.Sessions, false)
+	err := r.archive.settle(ctx, r.o.Home, r.o.Sessions, false, inNoServer)
 	if err == nil {
 		_, err = r.archive.Clean(ctx, time.Now().AddDate(0, 0, -r.o.KeepDays), Filter{}, false)
 	}

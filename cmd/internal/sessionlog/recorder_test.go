@@ -146,7 +146,7 @@ func TestMarks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	if err := a.Settle(t.Context(), home, catalogue); err != nil {
+	if err := a.Settle(t.Context(), home, catalogue, func(string) bool { return false }); err != nil {
 		t.Fatal(err)
 	}
 	want["gone"], want[".1"], want["friend"] = "saved destroyed", "temp orphaned", want["helper"]
@@ -268,7 +268,7 @@ func TestTimeOfTheLastEntry(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer a.Close()
-		if err := a.Settle(t.Context(), home, catalogue); err != nil {
+		if err := a.Settle(t.Context(), home, catalogue, func(string) bool { return false }); err != nil {
 			t.Fatal(err)
 		}
 		if found, err := a.Find("w"); err != nil || found.UpdatedAt != want {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/homelock"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol/safefile"
 )
@@ -26,30 +27,36 @@ type logged struct {
 	agent, session, status string
 }
 
-// Settle marks sessions whose agents are in no server by what is in their home: as saved if the session is
-// there, under whatever name, as destroyed if it was and is not any more. Unless a server logs here, those
-// that are active are orphaned if their session is gone: the server was killed. Of those that are there, what
-// it did not log is logged.
-func (a *Archive) Settle(ctx context.Context, home string, catalogue *sessions.Catalogue) error {
+// Settle marks sessions whose agents are not logged by what is in their home: as active if the session is there, under whatever name,
+// and its agent in the home's server, which runs says of a name (nil if that is not known: each may be, unless a server logs here); as saved if it is there otherwise; as destroyed if it was and is not any
+// more. Unless a server logs here, those that are active are orphaned if their session is gone: the server was killed. Of those that are
+// there, what it did not log is logged.
+func (a *Archive) Settle(ctx context.Context, home string, catalogue *sessions.Catalogue, runs func(agent string) bool) error {
 	alone, err := a.takeLock()
 	if err != nil {
 		return err
 	}
+	if runs == nil {
+		runs = func(string) bool { return alone }
+	}
 	if !alone {
-		return a.settle(ctx, home, catalogue, false)
+		return a.settle(ctx, home, catalogue, false, runs)
 	}
 	defer func() {
 		safefile.Release(a.lock)
 		a.lock = nil
 	}()
-	return errors.Join(a.catchUp(ctx, home, catalogue, func(string) bool { return false }), a.settle(ctx, home, catalogue, true))
+	return errors.Join(a.catchUp(ctx, home, catalogue, func(string) bool { return false }), a.settle(ctx, home, catalogue, true, runs))
 }
 
+// inNoServer is the argument of settle where no other agents are in the home's server than those that it logs.
+func inNoServer(string) bool { return false }
+
 // settle is Settle, where alone says that no agent is logged now.
-func (a *Archive) settle(ctx context.Context, home string, catalogue *sessions.Catalogue, alone bool) error {
+func (a *Archive) settle(ctx context.Context, home string, catalogue *sessions.Catalogue, alone bool, runs func(agent string) bool) error {
 	return a.inTransaction(ctx, func(tx *sql.Tx) error {
 		if alone {
-			if _, err := tx.Exec("UPDATE sessions SET session_status = 'orphaned' WHERE session_status = 'active'"); err != nil {
+			if err := orphan(tx, home); err != nil {
 				return err
 			}
 		}
@@ -57,15 +64,19 @@ func (a *Archive) settle(ctx context.Context, home string, catalogue *sessions.C
 		all, err := rowsOf(tx, home)
 		for _, l := range all {
 			name, status := l.agent, "saved"
-			if !isAt(catalogue, name, l.session) {
+			if !isAt(catalogue, name, l.session, runs) {
 				if names == nil && l.status != "destroyed" {
 					names = namesOf(catalogue)
 				}
-				if name = names[l.session]; name == "" {
-					name, status = l.agent, l.status
-					if status == "saved" {
-						status = "destroyed"
-					}
+				name = names[l.session]
+			}
+			switch {
+			case name != "" && runs(name):
+				status = "active"
+			case name == "":
+				name, status = l.agent, l.status
+				if status == "saved" {
+					status = "destroyed"
 				}
 			}
 			if status == l.status && name == l.agent {
@@ -77,6 +88,41 @@ func (a *Archive) settle(ctx context.Context, home string, catalogue *sessions.C
 		}
 		return err
 	})
+}
+
+// orphan marks the sessions that are active and not logged any more, except those of other homes that a server holds: it may have
+// their agents, and does not log them here.
+func orphan(tx *sql.Tx, home string) error {
+	homes, err := homesOf(tx)
+	if err != nil {
+		return err
+	}
+	for _, of := range homes {
+		if server, err := homelock.Find(of); of != home && err == nil && server.Runs {
+			continue
+		}
+		if _, err := tx.Exec("UPDATE sessions SET session_status = 'orphaned' WHERE session_status = 'active' AND home = ?", of); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// homesOf are the homes of the sessions that are active.
+func homesOf(tx *sql.Tx) (homes []string, err error) {
+	rows, err := tx.Query("SELECT DISTINCT home FROM sessions WHERE session_status = 'active'")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var home string
+		if err := rows.Scan(&home); err != nil {
+			return nil, err
+		}
+		homes = append(homes, home)
+	}
+	return homes, rows.Err()
 }
 
 // rowsOf are the sessions of a home that are in no server.
@@ -96,9 +142,9 @@ func rowsOf(tx *sql.Tx, home string) (all []logged, err error) {
 	return all, rows.Err()
 }
 
-// isAt reports whether the session of that id is kept under a name.
-func isAt(catalogue *sessions.Catalogue, name, id string) bool {
-	if !kept(catalogue, name) {
+// isAt reports whether the session of that id is kept under a name, or its agent runs.
+func isAt(catalogue *sessions.Catalogue, name, id string, runs func(agent string) bool) bool {
+	if !kept(catalogue, name) && !(runs(name) && catalogue.There(name)) {
 		return false
 	}
 	s, ok := openSession(catalogue.Path(name))
