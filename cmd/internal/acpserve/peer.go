@@ -1,6 +1,7 @@
 package acpserve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ type peer struct {
 	end context.CancelCauseFunc // when nobody reads what is written
 
 	mu     sync.Mutex // guards what follows
+	lost   error      // of the first line that could not be written
 	lastID int64
 	asked  map[jsonrpc.ID]chan<- jsonrpc.Response // each has room for its answer
 }
@@ -27,9 +29,20 @@ type peer struct {
 func (p *peer) write(line []byte) error {
 	err := p.out.Write(line)
 	if _, tooLarge := errors.AsType[*frame.TooLargeError](err); err != nil && !tooLarge {
-		p.end(fmt.Errorf("write to the editor: %w", err))
+		err = fmt.Errorf("write to the editor: %w", err)
+		p.mu.Lock()
+		p.lost = cmp.Or(p.lost, err)
+		p.mu.Unlock()
+		p.end(err)
 	}
 	return err
+}
+
+// unheard is why the editor takes nothing any more; nil if it does.
+func (p *peer) unheard() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lost
 }
 
 // answer answers a request of the editor.

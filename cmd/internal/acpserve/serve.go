@@ -2,6 +2,7 @@ package acpserve
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,10 +67,7 @@ func serve(ctx context.Context, app *cli.App, o options) error {
 	case <-ended:
 	case <-time.After(endPatience):
 	}
-	if cause != nil {
-		return cause
-	}
-	return err
+	return cmp.Or(s.peer.unheard(), cause, err) // what was answered after the end of stdin may have had no reader, too
 }
 
 // read takes line after line until there are no more.

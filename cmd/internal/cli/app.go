@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"slices"
@@ -169,7 +170,7 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	if err == nil {
 		return ExitDone
 	}
-	if errors.Is(err, ErrNoReader) {
+	if errors.Is(err, ErrNoReader) || a.unread(err) {
 		return ExitNoReader
 	}
 	err = a.serverEnded(err, "")
@@ -307,6 +308,13 @@ const ExitNoReader = 128 + int(syscall.SIGPIPE)
 // ErrNoReader says that nobody reads stdout any more. It is the end of a verb, and no
 // failure to report.
 var ErrNoReader = errors.New("nobody reads stdout any more")
+
+// unread reports whether err is that of a write past the printer to a stdout that nobody reads any more.
+func (a *App) unread(err error) bool {
+	out, ok := a.Stdout.(*os.File)
+	failed, is := errors.AsType[*fs.PathError](err)
+	return ok && is && failed.Op == "write" && failed.Path == out.Name() && errors.Is(failed, syscall.EPIPE)
+}
 
 // untilNoReader is a context that ends when nobody reads stdout any more, with ErrNoReader
 // for its cause: a verb that prints seldom would not notice. The caller must call stop.
