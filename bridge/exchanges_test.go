@@ -428,7 +428,7 @@ var exchanges = []exchange{
 		request: rpc("/agent/a", "send", `{"content":"fail for content_refused","request_id":"r"}`),
 	},
 	{ // the command stands there once
-		name: "failure-named", row: "the child reported another", status: 200, code: -32603, message: "prompt: it cannot be saved", kind: "EXECUTION_ERROR",
+		name: "failure-named", row: "the child reported another", status: 200, code: -32603, message: "send: it cannot be saved", kind: "EXECUTION_ERROR",
 		request: rpc("/agent/a", "send", `{"content":"fail by name","request_id":"r"}`),
 	},
 	{

@@ -89,9 +89,15 @@ func AgentExists(id string) error {
 // maxPartial bounds the text of a turn that failed, in bytes (SPEC §7).
 const maxPartial = 64 << 10
 
-// ToErrorOf is ToError for a call of that method.
+// ToErrorOf is ToError for a call of that method. An agent's process begins its words with the command that it was sent: the caller sees
+// the method instead.
 func ToErrorOf(method api.Method, err error) Error {
 	e := ToError(err)
+	if refused, ok := errors.AsType[*supervisor.ChildError](err); ok && refused.Command != "" && e.Err.Message == refused.Message {
+		if rest, named := strings.CutPrefix(refused.Message, refused.Command+": "); named {
+			e.Err.Message = method.Name + ": " + rest
+		}
+	}
 	if !method.Once() { // it takes no request_id
 		all := slices.Clone(e.Err.Data.RecoverySuggestions)
 		for i, s := range all {

@@ -104,6 +104,23 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
+// An error of an agent's process names the method that was called, not the command that the process was sent.
+func TestMethodIsNamed(t *testing.T) {
+	for _, test := range []struct {
+		method        api.Method
+		command, want string
+	}{
+		{api.GetSettings.Row(), protocol.SetSettings{}.Name(), "get_settings: an agent of kind acp does not offer this"},
+		{api.ListTools.Row(), protocol.ToolsList{}.Name(), "list_tools: an agent of kind acp does not offer this"},
+		{api.Compact.Row(), protocol.Compact{}.Name(), "compact: an agent of kind acp does not offer this"},
+	} {
+		err := &supervisor.ChildError{Command: test.command, Message: test.command + ": an agent of kind acp does not offer this", Reason: protocol.Unsupported}
+		if got := rpc.ToErrorOf(test.method, err).Err.Message; got != test.want {
+			t.Errorf("got %q, want %q", got, test.want)
+		}
+	}
+}
+
 func TestBatchAnswerLimit(t *testing.T) {
 	const part = 6 << 20 // bytes: two fit, the third does not, a small one does again
 	responses := []*jsonrpc.Response{}
