@@ -40,7 +40,7 @@ var (
 	// ErrConflict is the error of Open for a record of another plan.
 	ErrConflict error = &api.Error{
 		Kind: api.KindRequestIDConflict, Details: "a run of that id was begun with another plan, other agents or options, or another on_failure",
-		Suggestions: []string{"Repeat the call as it was (nexus-rpc plan: the same plan and flags), or use a new request_id (--run) for another run."},
+		Suggestions: []string{"Repeat the call as it was, with the same plan, agents and options, or use a new request_id for another run."},
 	}
 	// ErrUnrecorded says that a record cannot be written, or be had at all: of the
 	// disk and not of what the record says. Nothing goes on then.

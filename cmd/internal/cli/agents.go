@@ -118,6 +118,8 @@ func (v *create) flags(f *pflag.FlagSet) {
 	f.Var(optional{&v.p.CwdLost}, "cwd-lost", "if its directory is lost with a machine of a cluster: wait (the default) for the machine, or go on in a fresh one elsewhere")
 	f.Var(optional{&v.p.Kind}, "kind", "kind of an agent of another make (see kinds); what follows -- is its program")
 	f.Var(optional{&v.p.Home}, "program-home", "what such a program finds as HOME: own or user")
+	f.Lookup("program-home").Annotations = map[string][]string{ofParameter: {"home"}}
+	f.Lookup("system").Annotations = map[string][]string{ofParameter: {"system_prompt"}}
 	f.Var(optionalBool{&v.p.Sandbox}, "sandbox", "whether the kernel confines such a program: true or false")
 	f.Lookup("sandbox").NoOptDefVal = "true"
 	f.Var(optional{&v.p.Models}, "models", "provider whose models such a program reaches through the server, without a key")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/cmd/internal/badflag"
@@ -143,6 +144,27 @@ func (a *App) inVerbs(ran *cobra.Command, text string) string {
 		}
 		return "--" + flag, ran.Flags().Lookup(flag) != nil
 	})
+}
+
+// ofParameter is the annotation of a flag that is called otherwise than the parameter which it sets.
+const ofParameter = "of the parameter"
+
+// invalidParameter matches how an error about a parameter begins.
+var invalidParameter = regexp.MustCompile(`^Invalid parameter ([a-z_]+): `)
+
+// inFlags names the flag of the verb that ran in an error about the parameter which it sets, where that has another name: --home is
+// another flag than the one for home.
+func inFlags(ran *cobra.Command, text string) string {
+	found := invalidParameter.FindStringSubmatch(text)
+	if found == nil {
+		return text
+	}
+	ran.Flags().VisitAll(func(f *pflag.Flag) {
+		if slices.Contains(f.Annotations[ofParameter], found[1]) {
+			text = "Invalid parameter --" + f.Name + ": " + strings.TrimPrefix(text, found[0])
+		}
+	})
+	return text
 }
 
 // InVerbs says by verbs what the server suggests, to who has something else for some names of methods and parameters.

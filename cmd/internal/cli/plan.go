@@ -46,6 +46,7 @@ the end of the server or a fault, and prints the result of an ended run. "cancel
 
 func (v *plan) flags(f *pflag.FlagSet) {
 	f.Var(optional{&v.p.RequestID}, "run", "name of the run, by which to watch, continue or cancel it (default: a new one)")
+	f.Lookup("run").Annotations = map[string][]string{ofParameter: {"request_id"}}
 	f.StringSliceVar(&v.agents, "agents", nil, "agents that carry it out, as in a,b (default: a pool of new ones)")
 	f.IntVar(&v.size, "size", api.DefaultPool, "number of agents in the pool")
 	f.Var(optional{&v.pool.Preset}, "preset", "permissions of the pool's agents, such as trusted or sandboxed")
