@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -223,8 +224,14 @@ func TestKilledServerOfMCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = s.cmd.Wait() // as killed
-	if got := <-failed; !strings.HasPrefix(got, "the server has ended, and the next call starts it again: ") {
-		t.Errorf("the call failed with %q", got)
+	got := <-failed
+	id := regexp.MustCompile(`^NO_SERVER: the server has ended, and the next call starts it again\nThe same send with request_id (\S+) tells how the turn ended and does not run it again, which a new one does\.$`).FindStringSubmatch(got)
+	if id == nil {
+		t.Fatalf("the call failed with %q", got)
+	}
+	result, err := m.start(t.Context(), "again", "send", map[string]any{"agent_id": "a", "content": "count to 100000", "request_id": id[1]})
+	if err != nil || !result.IsError || !strings.Contains(said(result), "the server ended before the turn did") {
+		t.Errorf("the same send again: %v, %s", err, said(result))
 	}
 	if got := as[api.SendResult](m, "send", map[string]any{"agent_id": "a", "content": "echo again"}); got.Content == nil || *got.Content != "again" {
 		t.Errorf("sent: %+v", got)

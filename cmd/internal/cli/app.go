@@ -174,16 +174,7 @@ func (a *App) Run(ctx context.Context, args []string) int {
 		return ExitNoReader
 	}
 	err = a.serverEnded(err, "")
-	status, kind := ExitRefused, "FAILED"
-	if _, ok := errors.AsType[*usageError](err); ok {
-		status, kind = ExitUsage, "USAGE"
-	} else if _, ok := errors.AsType[*noServerError](err); ok {
-		status, kind = ExitNoServer, "NO_SERVER"
-	} else if _, ok := errors.AsType[*homeformat.NewerError](err); ok {
-		status, kind = protocol.ExitHomeNewer, "HOME_NEWER"
-	} else if isUnreached(err) {
-		kind = string(api.KindNodeUnreachable)
-	}
+	status, kind := KindOf(err)
 	if a.Slash && status == ExitUsage { // cobra has the verb's name
 		err = Usage("%s", strings.ReplaceAll(err.Error(), a.Name+" ", "/"))
 	}
@@ -195,6 +186,23 @@ func (a *App) Run(ctx context.Context, args []string) int {
 		a.note("%s", block(a.advise(ran, err)))
 	}
 	return status
+}
+
+// KindOf is the exit status of an error, and its type where no server gave it one.
+func KindOf(err error) (status int, kind string) {
+	if _, ok := errors.AsType[*usageError](err); ok {
+		return ExitUsage, "USAGE"
+	}
+	if _, ok := errors.AsType[*noServerError](err); ok || errors.Is(err, client.ErrNoServer) {
+		return ExitNoServer, "NO_SERVER"
+	}
+	if _, ok := errors.AsType[*homeformat.NewerError](err); ok {
+		return protocol.ExitHomeNewer, "HOME_NEWER"
+	}
+	if isUnreached(err) {
+		return ExitRefused, string(api.KindNodeUnreachable)
+	}
+	return ExitRefused, "FAILED"
 }
 
 // errorJSON writes an error as a line of JSON to stderr: that of a server as it is, and

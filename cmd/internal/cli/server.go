@@ -220,6 +220,12 @@ func (a *App) StartFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&a.noStart, "no-start", false, "start no server if none runs")
 }
 
+// Starts reports whether Connect, asked to, may start a server where none runs.
+func (a *App) Starts() bool {
+	cfg, err := a.Config()
+	return err == nil && a.Servers() == "" && !a.noStart && a.apiKey == "" && cfg.APIKey == "" && !a.member
+}
+
 // Reach is Connect for whoever heeds no signals: one that comes while a server is started would leave a
 // server that nobody was told of.
 func (a *App) Reach(ctx context.Context, start bool) (*client.Client, error) {
@@ -419,6 +425,9 @@ func (t *target) serveOn(port string) string {
 	}
 	return line
 }
+
+// ServerEnded says how to go on if err is that the server ended while it was called. Other errors are returned as they are.
+func (t *target) ServerEnded(err error) error { return t.serverEnded(err, "") }
 
 // serverEnded says how to go on if err is that the server ended while it was called, with more
 // that is to be said then. Other errors are returned as they are.

@@ -46,11 +46,13 @@ type bridge struct {
 	finding sync.Mutex // held while the server is looked for: two would be started
 	app     *cli.App
 	room    chan struct{} // an item for each call that runs
+
+	arguments map[string][]string // of each tool, by its name; it does not change once tools are called
 }
 
 // serve speaks until stdin ends.
 func serve(ctx context.Context, app *cli.App) error {
-	b := &bridge{app: app, room: make(chan struct{}, maxCalls)}
+	b := &bridge{app: app, room: make(chan struct{}, maxCalls), arguments: map[string][]string{}}
 	server := mcp.NewServer(&mcp.Implementation{Name: "nexus", Title: "nexus agents", Version: app.Version}, &mcp.ServerOptions{
 		Instructions: instructions,
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}, // they never change
@@ -58,6 +60,7 @@ func serve(ctx context.Context, app *cli.App) error {
 	if err := b.addTools(server); err != nil {
 		return err
 	}
+	server.AddReceivingMiddleware(b.wrongArguments)
 	return server.Run(ctx, newStdio(app.Stdin, app.Stdout))
 }
 

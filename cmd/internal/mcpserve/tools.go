@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/protocol/schema"
 )
 
@@ -126,6 +129,7 @@ func add[In, Out any](s *mcp.Server, b *bridge, t *mcp.Tool, do func(context.Con
 		of.Properties[name].Enum = e.values
 	}
 	t.InputSchema = in
+	b.arguments[t.Name] = slices.Sorted(maps.Keys(in.Properties))
 	out, err := json.Marshal(schema.Of(reflect.TypeFor[Out](), schema.Written))
 	if err != nil {
 		return fmt.Errorf("describe the result of %s: %w", t.Name, err)
@@ -177,26 +181,80 @@ func ofTools(name string) (string, bool) {
 	return "", false
 }
 
+// toolError is the error of a tool, as a model reads it.
+type toolError string
+
+func (e toolError) Error() string { return string(e) }
+
+// begunError is the error of what was begun under a name, by which its outcome is to be had.
+type begunError struct {
+	error
+	how string // to have it
+}
+
+func (e *begunError) Unwrap() error { return e.error }
+
 // explained is an error for a model: its kind, and what to do about it, by tools or by verbs of this program.
 func (b *bridge) explained(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return errors.New("the call was cancelled")
-	}
-	if errors.Is(err, client.ErrNoServer) {
-		return fmt.Errorf("the server has ended, and the next call starts it again: %w", err)
+		return toolError("the call was cancelled")
 	}
 	e, ok := errors.AsType[*client.RPCError](err)
 	if !ok {
-		return err
+		return b.explainedHere(err)
 	}
 	text := fmt.Sprintf("%s (%d): %s", e.Data.Type, e.Code, e.Error())
 	if hint, ok := hints[api.ErrorKind(e.Data.Type)]; ok {
-		return errors.New(text + "\n" + hint)
+		return toolError(text + "\n" + hint)
 	}
 	for _, suggestion := range e.Data.RecoverySuggestions {
 		text += "\n" + b.app.InVerbs(suggestion, ofTools)
 	}
-	return errors.New(text)
+	return toolError(text)
+}
+
+// explainedHere is explained for an error that no server gave a kind and a code.
+func (b *bridge) explainedHere(err error) error {
+	begun, _ := errors.AsType[*begunError](err)
+	_, kind := cli.KindOf(err)
+	_, broke := errors.AsType[*client.ConnError](err)
+	code, text := "", err.Error()
+	switch param, wrong := errors.AsType[*api.ParamError](err); {
+	case wrong:
+		kind, code, text = string(api.KindInvalidParams), fmt.Sprintf(" (%d)", api.Errors[api.KindInvalidParams].Code), param.Error()
+	case errors.Is(err, client.ErrNoServer) && b.app.Starts():
+		text = "the server has ended, and the next call starts it again"
+	case errors.Is(err, client.ErrNoServer):
+		text = b.app.ServerEnded(err).Error()
+	case broke:
+		kind = "CONNECTION_FAILED"
+	}
+	if begun != nil && (broke || errors.Is(err, client.ErrNoServer)) {
+		text += "\n" + begun.how
+	}
+	return toolError(kind + code + ": " + text)
+}
+
+// wrongArguments is the answer to a call whose arguments are not as the tool has them, in the shape of other errors.
+func (b *bridge) wrongArguments(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+		answer, err := next(ctx, method, r)
+		result, ok := answer.(*mcp.CallToolResult)
+		if err != nil || !ok || result.GetError() == nil {
+			return answer, err
+		}
+		if _, ours := errors.AsType[toolError](result.GetError()); ours {
+			return answer, nil
+		}
+		problem := strings.NewReplacer(`validating "arguments": `, "", "validating root: ", "", "validating /properties/", "").Replace(result.GetError().Error())
+		text := fmt.Sprintf("%s (%d): wrong arguments: %s", api.KindInvalidParams, api.Errors[api.KindInvalidParams].Code, problem)
+		if call, ok := r.GetParams().(*mcp.CallToolParamsRaw); ok {
+			text += fmt.Sprintf("\nCorrect them and call it again: %s takes %s.", call.Name, strings.Join(b.arguments[call.Name], ", "))
+		}
+		wrong := &mcp.CallToolResult{}
+		wrong.SetError(toolError(text))
+		return wrong, nil
+	}
 }
 
 // given is a parameter, nil for an argument that is missing.
@@ -242,7 +300,7 @@ func (b *bridge) send(ctx context.Context, c *client.Client, told *progress, a s
 	length := 0
 	for part, err := range c.SendStream(ctx, a.AgentID, p) {
 		if err != nil {
-			return api.SendResult{}, err
+			return api.SendResult{}, &begunError{err, fmt.Sprintf("The same send with request_id %s tells how the turn ended and does not run it again, which a new one does.", *p.RequestID)}
 		}
 		switch part := part.(type) {
 		case client.Text:
@@ -269,9 +327,11 @@ func (b *bridge) status(ctx context.Context, c *client.Client, _ *progress, a st
 		}
 	}
 	if missing := fmt.Errorf("no agent %.64q runs", a.AgentID); len(all.UnreachableNodes) > 0 || c.Stale() != "" {
-		return agentsResult{}, fmt.Errorf("%s: %w", api.KindNodeUnreachable, cli.MissingAt(c, missing, all.UnreachableNodes))
+		return agentsResult{}, cli.MissingAt(c, missing, all.UnreachableNodes)
 	}
-	return agentsResult{}, fmt.Errorf("%s: no agent %.64q runs: create_agent starts one, or goes on with a saved one", api.KindAgentNotFound, a.AgentID)
+	return agentsResult{}, &client.RPCError{
+		Code: int(api.Errors[api.KindAgentNotFound].Code), Message: fmt.Sprintf("no agent %.64q runs", a.AgentID), Data: jsonrpc.ErrorData{Type: string(api.KindAgentNotFound)},
+	}
 }
 
 func (b *bridge) cancel(ctx context.Context, c *client.Client, _ *progress, a cancelArgs) (api.CancelResult, error) {
@@ -312,7 +372,7 @@ func (b *bridge) plan(ctx context.Context, c *client.Client, told *progress, a p
 		}
 		p.Pool = &pool
 	case pool != (api.PlanPool{}):
-		return api.RunPlanResult{}, errors.New("agents goes without size, cwd, preset and model, which are of new agents")
+		return api.RunPlanResult{}, api.Invalid("agents", "goes without size, cwd, preset and model, which are of new agents")
 	default:
 		p.Agents = &a.Agents
 	}
@@ -327,7 +387,7 @@ func (b *bridge) plan(ctx context.Context, c *client.Client, told *progress, a p
 			_, failed := cancelAt(after, c, "", *p.RequestID)
 			return api.RunPlanResult{}, errors.Join(err, failed)
 		case err != nil:
-			return api.RunPlanResult{}, err
+			return api.RunPlanResult{}, &begunError{err, fmt.Sprintf("The same run_plan with request_id %s continues the run.", *p.RequestID)}
 		}
 		switch part := part.(type) {
 		case client.PlanStart:
