@@ -6,12 +6,15 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 
 	"nexus.internal/cmd/internal/cli"
 )
@@ -110,4 +113,35 @@ func inspect(t *testing.T, path string, f func(ast.Node)) {
 		f(n)
 		return true
 	})
+}
+
+// Each flag of a verb stands in the section of its verbs, beside the verb or below the table.
+func TestEachFlagIsInTheTable(t *testing.T) {
+	page, err := os.ReadFile("OPERATIONS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n### 2.2 nexus-rpc\n")
+	section, _, _ = strings.Cut(section, "\n### 2.3 ")
+	root := cli.New(cli.Options{Name: "nexus-rpc", Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}).Root()
+	seen := 0
+	for _, verb := range root.Commands() {
+		told := ""
+		for line := range strings.Lines(section) {
+			row, inTable := strings.CutPrefix(line, "| `")
+			if regexp.MustCompile("`"+verb.Name()+"[ `]").MatchString(line) && (!inTable || regexp.MustCompile("(^|`)"+verb.Name()+"[ `]").MatchString(row)) || strings.HasPrefix(row, verb.Name()+" ") {
+				told += line
+			}
+		}
+		verb.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			seen++
+			if !f.Hidden && f.Name != "help" && f.Name != "no-start" && // of all verbs that start a server
+				!strings.Contains(told, "--"+f.Name) {
+				t.Errorf("cmd/OPERATIONS.md §2.2 lacks --%s of %s", f.Name, verb.Name())
+			}
+		})
+	}
+	if seen < 40 {
+		t.Errorf("only %d flags were found", seen)
+	}
 }

@@ -25,7 +25,7 @@ type listSessions struct {
 func (v *listSessions) flags(f *pflag.FlagSet) {
 	f.Uint64Var(&v.offset, "offset", 0, "number of sessions to skip, the latest used first")
 	f.Uint64Var(&v.limit, "limit", api.DefaultSessions, "at most this many (0: all)")
-	f.BoolVar(&v.temp, "temp", false, "include those of temporary agents")
+	f.BoolVar(&v.temp, "temp", false, "include those of temporary agents, and unnamed ones")
 }
 
 func (v *listSessions) run(ctx context.Context, a *App, c *client.Client, _ []string) error {
