@@ -112,6 +112,9 @@ func (c *change) paths() []string {
 func (c *change) prepare(ctx context.Context) (err error) {
 	if c.from == nil && c.content == nil {
 		c.dir, c.old, err = c.at.existing()
+		if err == nil && !c.old.Mode().IsRegular() && !c.old.IsDir() {
+			err = fmt.Errorf("it is %s", kind(c.old.Mode()))
+		}
 		return err
 	}
 	if c.from != nil {

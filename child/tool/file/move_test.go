@@ -41,6 +41,8 @@ func TestMoveCopyDelete(t *testing.T) {
 	r.put("locked", "x")
 	r.must(os.Chmod(filepath.Join(r.dir, "locked"), 0o444))
 	r.want("!delete locked: it is read-only", "delete_file", "path", "locked")
+	r.must(syscall.Mkfifo(filepath.Join(r.dir, "fifo"), 0o600))
+	r.want("!delete fifo: it is a named pipe", "delete_file", "path", "fifo")
 	r.want("!move locked: it is read-only", "move_file", "from", "locked", "to", "x")
 	r.must(syscall.Mkfifo(filepath.Join(r.dir, "pipe"), 0o666))
 	r.want("!copy pipe: it is a named pipe", "copy_file", "from", "pipe", "to", "x")
