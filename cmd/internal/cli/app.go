@@ -108,7 +108,7 @@ func New(o Options) *App {
 	a.root.SetErr(o.Stderr)
 	flags := a.root.PersistentFlags()
 	flags.Var(portFlag{a.target}, "port", "port of the server (default: $NEXUS_PORT, also beside --home; then that of the home's server; then 8765)")
-	flags.StringVar(&a.server, "server", "", "`URLS` of a server on another machine, as in https://HOST:PORT, or of several that are one, with commas between them: where one is not to be had, the next is called. The key is good at all of them (default: $NEXUS_SERVER)")
+	flags.StringVar(&a.server, "server", "", "`URLS` of a server on another machine, as in https://HOST:PORT, or of several that are one, with commas between them: where one is not to be had, the next is called. The key is good at all of them. Or http://127.0.0.1:PORT, on this machine (default: $NEXUS_SERVER)")
 	flags.StringVar(&a.ca, "ca", "", "`FILE` with the authorities that sign the certificates of --server (default: $NEXUS_CA, then those of the system)")
 	flags.StringVar(&a.apiKey, "api-key", "", "@FILE that holds the API key; or the key, which other users can see in the list of processes (default: $NEXUS3_API_KEY, then the server's key file)")
 	flags.StringVar(&a.home, "home", "", "home directory of nexus (default: $NEXUS_HOME, then ~/.nexus3)")
