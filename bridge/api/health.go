@@ -10,6 +10,8 @@ type (
 		SignaturesRequired bool `json:"signatures_required,omitzero"`
 		// Proof answers a challenge of the client (SPEC §6.5); "" without one.
 		Proof string `json:"proof,omitzero"`
+		// KeysUnknown says, in place of a proof, that the server may have the key nevertheless: it does not know the keys of its cluster yet.
+		KeysUnknown bool `json:"keys_unknown,omitzero"`
 	}
 
 	// Readiness is the body of GET /readyz.

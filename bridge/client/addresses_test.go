@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -122,6 +124,85 @@ func TestAddresses(t *testing.T) {
 	_, err := client.Do(t.Context(), reach(t, authority.File, 1, dead...), "", api.ListAgents, api.None{})
 	if err == nil || !strings.Contains(err.Error(), dead[0]) || !strings.Contains(err.Error(), dead[1]) {
 		t.Errorf("where no address is to be had: %v", err)
+	}
+}
+
+// A machine that does not know the keys of its cluster yet is one without a majority: it gets no key, and is asked again, whatever the others say.
+func TestKeysUnknown(t *testing.T) {
+	authority := certtest.New(t)
+	var unknown atomic.Int64 // how many challenges it answers before it knows them
+	cert, private := authority.Files(t, nil, "127.0.0.1")
+	pair, err := tls.LoadX509KeyPair(cert, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch nonce := r.URL.Query().Get("challenge"); {
+		case nonce != "" && unknown.Add(-1) >= 0:
+			_, _ = io.WriteString(w, `{"status":"ok","service":"nexus","version":"7","keys_unknown":true}`)
+		case nonce != "":
+			_, _ = fmt.Fprintf(w, `{"status":"ok","service":"nexus","version":"7","proof":%q}`, testKey.Prove(nonce, auth.CertificateAddress(pair.Leaf.Raw)))
+		case unknown.Load() >= 0:
+			t.Errorf("%s %s was sent", r.Method, r.URL)
+		default:
+			noAgents(w, r)
+		}
+	}))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	stranger := machine(t, authority, auth.Generate(), nil, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s %s was sent", r.Method, r.URL) })
+	for _, others := range [][]string{nil, {nobody(t), nobody(t)}, {stranger.URL}} {
+		for _, urls := range [][]string{append([]string{server.URL}, others...), append(slices.Clone(others), server.URL)} {
+			unknown.Store(1000)
+			_, err := client.Do(t.Context(), reach(t, authority.File, 1, urls...), "", api.ListAgents, api.None{})
+			if client.KindOf(err) != api.KindNoQuorum || errors.Is(err, client.ErrUnproved) || errors.Is(err, client.ErrNoServer) || unknown.Load() != 1000-2 {
+				t.Errorf("%v; it was asked %d times", err, 1000-unknown.Load())
+			}
+			for _, err := range reach(t, authority.File, -1, urls...).FollowAll(t.Context(), "", client.Filter{}) {
+				if client.KindOf(err) != api.KindNoQuorum {
+					t.Errorf("events: %v", err)
+				}
+			}
+			unknown.Store(1)
+			if _, err := client.Do(t.Context(), reach(t, authority.File, 2, urls...), "", api.ListAgents, api.None{}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// A client that looks for its key takes the one that a machine has which does not know its cluster's keys yet.
+func TestKeysUnknownAndAnotherKey(t *testing.T) {
+	dir := t.TempDir()
+	own, old := auth.Generate(), auth.Generate()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch nonce := r.URL.Query().Get("challenge"); {
+		case nonce != "" && r.URL.Query().Get("key") != own.ID():
+			_, _ = io.WriteString(w, `{"status":"ok","service":"nexus","version":"7","keys_unknown":true}`)
+		case nonce != "":
+			_, _ = fmt.Fprintf(w, `{"status":"ok","service":"nexus","version":"7","proof":%q}`, own.Prove(nonce, r.Context().Value(http.LocalAddrContextKey).(net.Addr).String()))
+		default:
+			noAgents(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	port := portOf(t, server.Listener.Addr())
+	path := auth.KeyPath(dir, port)
+	put := func(key auth.Key) {
+		if err := os.WriteFile(path, []byte(key.Reveal()+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(old)
+	c, err := client.New(client.Options{Port: port, Lookup: &auth.Lookup{Home: dir, Port: port}, Retries: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	put(own)
+	if _, err := client.Do(t.Context(), c, "", api.ListAgents, api.None{}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/protocol/jsonrpc"
 )
 
 // ErrUnproved says that what listens could not prove that it has the key, which
@@ -34,6 +35,17 @@ const (
 	shortTimeout = 10 * time.Second
 	maxHealth    = 4 << 10 // bytes of GET /healthz
 )
+
+// keysUnknown is the error of a machine of a cluster that cannot prove the key as it does not know its cluster's keys yet: a NO_QUORUM, as it would
+// answer if the key had been sent to it.
+func keysUnknown() error {
+	row := api.Errors[api.KindNoQuorum]
+	return &RPCError{Code: int(row.Code), Message: row.Message, HTTPStatus: row.Status, RetryAfter: time.Second, Data: jsonrpc.ErrorData{
+		Type:                string(api.KindNoQuorum),
+		Details:             "the machine does not know the keys of its cluster, as it has not reached a majority of the machines yet, or a later version has written them; the API key was not sent to it",
+		RecoverySuggestions: []string{"Send it again when a majority of the machines is there."},
+	}}
+}
 
 // prover opens connections to servers that have the key, and to no others.
 type prover struct {
@@ -144,6 +156,8 @@ func challenge(ctx context.Context, conn net.Conn, host string, key auth.Key, ti
 		return err
 	case health.Service != api.Service:
 		return fmt.Errorf("%w: %w", ErrUnproved, ErrNotNexus)
+	case health.Proof == "" && health.KeysUnknown:
+		return keysUnknown()
 	case health.Proof == "":
 		return ErrUnproved
 	}

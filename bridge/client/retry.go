@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,7 +44,7 @@ func (e *ConnError) Unwrap() error { return e.Err }
 // broken is err of a connection, unless it is the caller's doing or the server
 // could not prove itself.
 func broken(ctx context.Context, err error) error {
-	if ctx.Err() != nil || errors.Is(err, ErrUnproved) || errors.Is(err, ErrUntrusted) {
+	if ctx.Err() != nil || errors.Is(err, ErrUnproved) || errors.Is(err, ErrUntrusted) || isKeysUnknown(err) {
 		return err
 	}
 	return &ConnError{err}
@@ -75,11 +76,11 @@ func (c *Client) again(ctx context.Context, repeatable bool, try func() error) e
 		if elsewhere(err) {
 			c.next(at)
 		}
-		if keyless(err) {
-			if !c.keys.refused(key) {
-				return err
-			}
+		if (keyless(err) || isKeysUnknown(err)) && c.keys.refused(key) {
 			continue
+		}
+		if keyless(err) {
+			return err
 		}
 		if n >= c.retries {
 			return err
@@ -101,8 +102,16 @@ func (c *Client) again(ctx context.Context, repeatable bool, try func() error) e
 	}
 }
 
-// none is the error where no address was reached.
+// none is the error where no address was reached. Of machines of which one does not know its keys yet, it is that one's, with what the others said: the key
+// may be good, and they may be back soon.
 func none(round []error) error {
+	if at := slices.IndexFunc(round, isKeysUnknown); at >= 0 {
+		err := round[at]
+		for _, other := range slices.Delete(slices.Clone(round), at, at+1) {
+			err = fmt.Errorf("%w; %v", err, other) //nolint:errorlint // it is not what is wrong
+		}
+		return err
+	}
 	err := round[0]
 	for _, next := range round[1:] {
 		err = fmt.Errorf("%w; %w", err, next)
@@ -146,6 +155,9 @@ func (c *Client) mayStart() bool {
 	home, err := homelock.Find(c.keys.lookup.Home)
 	return err == nil && home.Runs && (home.Port == 0 || strings.HasSuffix(c.URL(), ":"+strconv.Itoa(home.Port)))
 }
+
+// isKeysUnknown reports whether err is keysUnknown, which alone comes before anything is sent.
+func isKeysUnknown(err error) bool { return unsent(err) && KindOf(err) == api.KindNoQuorum }
 
 func keyless(err error) bool {
 	return KindOf(err) == api.KindAuthenticationFailed || errors.Is(err, ErrUnproved)

@@ -27,11 +27,13 @@ func (s *Server) health(x *request, query string) {
 			s.refuse(x, badChallenge)
 			return
 		}
+		proved := false
 		if c := x.certificate(); c != nil {
-			health.Proof, _ = s.o.Keys.Prove(asked.Get("key"), asked.Get("challenge"), c.address)
+			health.Proof, proved = s.o.Keys.Prove(asked.Get("key"), asked.Get("challenge"), c.address)
 		} else if address, ok := x.r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
-			health.Proof, _ = s.o.Keys.Prove(asked.Get("key"), asked.Get("challenge"), address.String())
+			health.Proof, proved = s.o.Keys.Prove(asked.Get("key"), asked.Get("challenge"), address.String())
 		}
+		health.KeysUnknown = !proved && s.o.Keys.Unknown() != nil
 	}
 	body, err := json.Marshal(health)
 	if err != nil {

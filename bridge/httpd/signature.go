@@ -21,6 +21,9 @@ import (
 // signatureLife is how old a signature may be, or how far ahead (SPEC §6.5).
 const signatureLife = 300 * time.Second
 
+// noFullKeys is the problem of a signature alone that no full key has made.
+const noFullKeys = "it is no full key's signature of this request"
+
 // signatures are those of a body, all of them right.
 type signatures struct {
 	texts []string
@@ -46,6 +49,9 @@ func (s *Server) checkSigned(x *request, items []jsonrpc.Item) (signed signature
 			continue
 		}
 		signature, at, problem := s.verify(x, item.Request)
+		if err := s.o.Keys.Unknown(); err != nil && problem == noFullKeys {
+			return signed, x.retryAfter(new(rpc.ToError(err)), time.Second) // it may be one's
+		}
 		if problem != "" {
 			return signed, badSignature(problem)
 		}
@@ -109,7 +115,7 @@ func (s *Server) verify(x *request, r jsonrpc.Request) (signature string, at tim
 		x.setPrincipal(rpc.Principal{Grant: grant, Valid: valid})
 		x.tellScope(grant)
 	} else {
-		return "", at, "it is no full key's signature of this request"
+		return "", at, noFullKeys
 	}
 	return signed.Signature, time.UnixMicro(int64(seconds * 1e6)), ""
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -130,6 +131,49 @@ func TestClusterKeys(t *testing.T) {
 	for _, s := range []*live{c, b, a} {
 		s.end()
 	}
+}
+
+// A machine that starts while no majority is there does not know the keys of the cluster: a client with one of them gets NO_QUORUM, and sends it to nobody,
+// however many addresses it has. Once the others are back, the keys are good.
+func TestClusterKeysUnknown(t *testing.T) {
+	t.Parallel()
+	_, a, b, c := farm(t)
+	full := untilOneKey(t, "", a, b, c)
+	read := gjson.Get(a.call("/", "create_key", `{"scope":"read"}`), "result.key").Str
+	for _, s := range []*live{a, b, c} {
+		s.untilStatus(read, http.StatusOK)
+	}
+	for _, s := range []*live{a, b, c} {
+		if err := s.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = s.cmd.Wait() // that it was killed
+	}
+	a.again()
+	for key, server := range map[string]string{full: strings.Join([]string{b.url, a.url, c.url}, ","), read: a.url} {
+		cmd := exec.Command(filepath.Join(programs, "nexus"), "nodes", "--server", server, "--api-key", key, "--json")
+		cmd.Env = []string{"HOME=" + a.home, "NEXUS_HOME=" + a.home}
+		out, err := cmd.CombinedOutput()
+		if err == nil || gjson.GetBytes(out, "error.data.type").Str != "NO_QUORUM" || !strings.Contains(string(out), "does not know the keys of its cluster") {
+			t.Errorf("at %s: %v\n%s", server, err, out)
+		}
+		parsed, err := auth.Parse(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := fmt.Sprint(time.Now().Unix())
+		r := jsonrpc.Request{ID: jsonrpc.NumberID(1), Method: "list_kinds"}
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"list_kinds","auth":{"timestamp":%s,"signature":%q}}`, at, parsed.Sign(auth.RequestText(at, "/rpc", r)))
+		if status, answer, err := request(http.MethodPost, a.url+"/rpc", http.Header{}, body); err != nil || status != http.StatusServiceUnavailable || gjson.Get(answer, "error.data.type").Str != "NO_QUORUM" {
+			t.Errorf("a signature alone: %d %s, %v", status, answer, err)
+		}
+	}
+	b.again()
+	for _, key := range []string{full, read} {
+		a.untilStatus(key, http.StatusOK)
+	}
+	a.end()
+	b.end()
 }
 
 // replays has the full key sign a request, which is good once.

@@ -135,13 +135,13 @@ export class NexusClient {
     const { timeout = this.#timeout, signal } = options;
     const given = numbered({ request_id: randomUUID(), ...defined(params) });
     const path = this.#path(method);
-    for (let tries = 0; ; tries++) {
+    for (const tries = { count: 0 }; ; tries.count++) {
       const key = await this.#first();
       const where = this.#target;
       try {
         const limit = bounded(timeout) == null ? signal : within(timeout, signal);
         const response = await this.#post(path, method, given, "text/event-stream, application/json", limit);
-        if (tries > 0) yield { type: "again" };
+        if (tries.count > 0) yield { type: "again" };
         let answer;
         if (isStream(response)) {
           for await (const event of events(response, signal)) {
@@ -184,7 +184,7 @@ export class NexusClient {
     wantObject(options, "events takes an object, as { after: 0 }");
     const { after, types, agents, toolOutput, signal, timeout = this.#timeout } = options;
     const query = new URLSearchParams(defined({ after, types: types?.join(), agents: agents?.join(), tool_output: toolOutput ? true : undefined }));
-    for (let tries = 0; ; tries++) {
+    for (const tries = { count: 0 }; ; tries.count++) {
       const key = await this.#first();
       const where = this.#target;
       try {
@@ -199,7 +199,7 @@ export class NexusClient {
           if (event.type === "end" && ["slow", "draining"].includes(event.data.reason)) {
             throw new ClientError("the server ended the stream", { type: "CONNECTION_FAILED" });
           }
-          tries = 0;
+          tries.count = 0;
           if (event.id != null) query.set("after", event.id);
           yield event;
           if (event.type === "end") return;
@@ -261,7 +261,7 @@ export class NexusClient {
   }
 
   async #again(repeatable, limit, once) {
-    for (let tries = 0; ; tries++) {
+    for (const tries = { count: 0 }; ; tries.count++) {
       const key = await this.#first();
       const where = this.#target;
       try {
@@ -275,29 +275,32 @@ export class NexusClient {
   // Waits before another try, or throws the error if there is no point in one. What
   // may not be repeated is tried again only where the server took no key of ours,
   // and so nothing else, and another than that key is found, or another server.
-  // Where nothing was sent, the next address is called.
+  // Where nothing was sent, the next address is called. If one of them does not know its
+  // cluster's keys yet, the key may be good, and the others may be back soon.
   async #pause(repeatable, error, tries, limit, key, where) {
     const { retries } = this.#options;
     if (!(error instanceof ClientError)) throw error;
     const many = this.#places.length;
     const draining = error.type === "SERVER_DRAINING";
+    if (keysUnknown(error)) tries.unknown = error;
     const elsewhere = error.unsent || draining || error.type === "CONNECTION_FAILED" || error.type === "NO_QUORUM";
     if (many > 1 && elsewhere) {
       if (this.#target === where) this.#target = this.#places[(this.#at(where) + 1) % many];
-      if (error.unsent && (tries + 1) % many !== 0) return; // at once; all addresses are one try
+      if (error.unsent && (tries.count + 1) % many !== 0) return; // at once; all addresses are one try
     }
+    if (tries.unknown && error.unsent) error = tries.unknown;
+    tries.unknown = undefined;
     const unsent = error.type === "SERVER_UNPROVED" || error.cause?.code === "ECONNREFUSED";
     if (unsent && this.#moved()) return; // nothing was sent, so it is not counted
-    if (error.type === "SERVER_UNPROVED" || error.type === "AUTHENTICATION_FAILED") {
-      if (this.#key.found && this.#another(key)) return;
-      throw error;
-    }
-    if (tries >= (retries + 1) * many - 1) throw error;
+    const keyless = error.type === "SERVER_UNPROVED" || error.type === "AUTHENTICATION_FAILED";
+    if ((keyless || keysUnknown(error)) && this.#key.found && this.#another(key)) return;
+    if (keyless) throw error;
+    if (tries.count >= (retries + 1) * many - 1) throw error;
     if (error.cause?.code === "ECONNREFUSED" && !this.#mayStart()) throw error;
     const busy = error.httpStatus === 429 || (error.httpStatus === 503 && (!draining || many > 1)); // one that ends takes nothing any more
     const worth = error.type === "CONNECTION_FAILED" || busy;
     if (!worth || !repeatable || error.retryAfter > LONG_WAIT) throw error;
-    const most = Math.min(FIRST_PAUSE * 2 ** Math.floor(tries / many), LONG_PAUSE);
+    const most = Math.min(FIRST_PAUSE * 2 ** Math.floor(tries.count / many), LONG_PAUSE);
     try {
       await sleep(Math.max(error.retryAfter * 1000, (most * (1 + Math.random())) / 2), undefined, { signal: limit });
     } catch {
@@ -365,6 +368,9 @@ function wantObjects(method, params, options) {
   wantObject(params, `${method} takes its parameters as an object${method === "send" ? ', as { content: "Hello!" }' : ""}`);
   wantObject(options, `${method} takes its options as an object, as { timeout: 60 }`);
 }
+
+// Whether it is of a machine that does not know its cluster's keys yet, and to which nothing was sent.
+const keysUnknown = (error) => error.unsent && error.type === "NO_QUORUM";
 
 const defined = (params) => Object.fromEntries(Object.entries(params).filter(([, value]) => value !== undefined));
 

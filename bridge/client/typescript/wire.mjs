@@ -303,9 +303,16 @@ export async function request(where, key, method, path, body, accept, limit) {
   try {
     socket = await connect(where, early);
     const nonce = randomBytes(24).toString("base64url");
-    const { proof = "" } = await health(socket, where, `/healthz?challenge=${nonce}&key=${digest(digest(key)).slice(0, 12)}`);
+    const { service, proof = "", keys_unknown: unknown } = await health(socket, where, `/healthz?challenge=${nonce}&key=${digest(digest(key)).slice(0, 12)}`);
     const host = socket.remoteFamily === "IPv6" ? `[${socket.remoteAddress}]` : socket.remoteAddress;
     const address = where.scheme === "https" ? `certificate:${createHash("sha256").update(socket.getPeerCertificate().raw).digest("hex")}` : `${host}:${socket.remotePort}`;
+    if (service === "nexus" && unknown === true) {
+      throw new ClientError("Resource unavailable", {
+        type: "NO_QUORUM", code: -32001, httpStatus: 503, retryAfter: 1,
+        details: "the machine does not know the keys of its cluster, as it has not reached a majority of the machines yet, or a later version has written them; the API key was not sent to it",
+        recoverySuggestions: ["Send it again when a majority of the machines is there."],
+      });
+    }
     if (!proves(key, nonce, address, proof)) {
       throw new ClientError("the server does not have this API key, which was not sent to it", {
         type: "SERVER_UNPROVED",

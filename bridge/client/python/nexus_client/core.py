@@ -157,6 +157,14 @@ class Known:
     answered = False
 
 
+class _Tries:
+    """How often a call was tried, and what a machine said, since all addresses were tried, that does not know its cluster's keys yet."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.unknown: Optional[ClientError] = None
+
+
 class Core:
     """A client, without the shape of its methods. Its state is the key, and what the server wants."""
 
@@ -298,14 +306,14 @@ class Core:
         params = _params(given)
         params.setdefault("request_id", str(uuid.uuid4()))
         path = self.path(method, METHODS[method])
-        tries = 0
+        tries = _Tries()
         while True:
             deadline = Deadline(timeout)
             key, where = await self._first_key(), self.target
             try:
                 response, close = await self._post(path, method, params, "text/event-stream, application/json", deadline)
                 try:
-                    if tries:
+                    if tries.count:
                         yield StreamEvent(None, 0, _AGAIN, {})
                     result: Any = None
                     if not _is_stream(response):
@@ -322,7 +330,7 @@ class Core:
                 return
             except (ClientError, Failed) as e:
                 await _named(self._pause(True, e, tries, Deadline(None), key, where), params)
-                tries += 1
+                tries.count += 1
 
     async def readyz(self, timeout: Optional[float]) -> Readiness:
         """GET /readyz. That the server cannot work is no error."""
@@ -341,7 +349,7 @@ class Core:
     async def events(self, path: str, asked: Dict[str, Any], timeout: Optional[float]) -> AsyncGenerator[_Read, None]:
         """Events, which go on where they were when a connection breaks. asked is the query: after, and lists of names."""
         query = {k: str(v) if isinstance(v, (str, int)) else ",".join(v) for k, v in asked.items() if v is not None}
-        tries = 0
+        tries = _Tries()
         while True:
             key, where = await self._first_key(), self.target
             try:
@@ -355,7 +363,7 @@ class Core:
                     async for event in _events(response):
                         if event.type == "end" and event.data.get("reason") in ("slow", "draining"):
                             raise Broken("the server ended the stream")
-                        tries = 0
+                        tries = _Tries()
                         if event.id:
                             query["after"] = event.id
                         yield event
@@ -367,25 +375,26 @@ class Core:
                 if isinstance(e, ClientError) and e.type == "SERVER_DRAINING":
                     e = Broken(str(e))  # the next server has the events
                 await self._pause(True, e, tries, Deadline(None), key, where)
-                tries += 1
+                tries.count += 1
 
     async def again(self, repeatable: bool, once: Callable[[], Awaitable[T]], deadline: Deadline) -> T:
         """Try until it succeeds, fails for good, or was tried often enough."""
-        tries = 0
+        tries = _Tries()
         while True:
             key, where = await self._first_key(), self.target
             try:
                 return await once()
             except (ClientError, Failed) as e:
                 await self._pause(repeatable, e, tries, deadline, key, where)
-                tries += 1
+                tries.count += 1
 
     async def _pause(
-        self, repeatable: bool, error: Union[ClientError, Failed], tries: int, deadline: Deadline, key: str, where: Target
+        self, repeatable: bool, error: Union[ClientError, Failed], tries: _Tries, deadline: Deadline, key: str, where: Target
     ) -> None:
         """Wait before another try, or raise the error if there is no point in one.
 
-        Where nothing of the request was sent, the next address is called at once; all of them are one try.
+        Where nothing of the request was sent, the next address is called at once; all of them are one try. If one of them
+        does not know its cluster's keys yet, the key may be good, and the others may be back soon.
         A server that is shutting down takes nothing any more, for as long as its turns go on.
         What may not be repeated is tried again only where the server took no key of
         ours, and so nothing else, and another than that key is found, or another server.
@@ -394,23 +403,29 @@ class Core:
         if unsent and self._moved():  # nothing was sent, so it is not counted
             return
         many = len(self._places)
+        if isinstance(error, ClientError) and _keys_unknown(error):
+            tries.unknown = error
         draining = isinstance(error, ClientError) and error.type == "SERVER_DRAINING"
         if many > 1 and (error.unsent or isinstance(error, Broken) or draining or isinstance(error, ClientError) and error.type == "NO_QUORUM"):
             self._next(where)
-            if error.unsent and (tries + 1) % many != 0:
+            if error.unsent and (tries.count + 1) % many != 0:
                 return
-        if isinstance(error, ClientError) and error.type in ("AUTHENTICATION_FAILED", "SERVER_UNPROVED"):
-            if self._found and self._another(key):
-                return
+        if tries.unknown is not None and error.unsent:
+            error = tries.unknown
+        tries.unknown = None
+        keyless = isinstance(error, ClientError) and error.type in ("AUTHENTICATION_FAILED", "SERVER_UNPROVED")
+        if (keyless or _keys_unknown(error)) and self._found and self._another(key):
+            return
+        if keyless:
             raise error
         after, worth = 0.0, isinstance(error, Broken)
         if isinstance(error, ClientError):
             after, worth = error.retry_after, error.http_status in (429, 503) and (not draining or many > 1)
         if isinstance(error, Refused):
             worth = self._may_start()
-        if not worth or not repeatable or tries >= (self.retries + 1) * many - 1 or after > _LONG_WAIT:
+        if not worth or not repeatable or tries.count >= (self.retries + 1) * many - 1 or after > _LONG_WAIT:
             raise _plain(error)
-        most = min(_FIRST_PAUSE * 2 ** (tries // many), _LONG_PAUSE)
+        most = min(_FIRST_PAUSE * 2 ** (tries.count // many), _LONG_PAUSE)
         wait = max(after, random.uniform(most / 2, most))
         try:
             left = deadline.left()
@@ -517,6 +532,13 @@ class Core:
         except Strange:
             health = {}
         ended = response.headers.get("connection", "").lower() == "close" or response.rest()
+        if not ended and health.get("service") == "nexus" and health.get("keys_unknown") is True:
+            raise ClientError(
+                "Resource unavailable", code=-32001, type="NO_QUORUM", http_status=503, retry_after=1.0,
+                details="the machine does not know the keys of its cluster, as it has not reached a majority of the machines yet, "
+                "or a later version has written them; the API key was not sent to it",
+                recovery_suggestions=["Send it again when a majority of the machines is there."],
+            )
         if ended or not keys.proves(key, nonce, connection.address, str(health.get("proof", ""))):
             raise ClientError(
                 "the server does not have this API key, which was not sent to it", type="SERVER_UNPROVED",
@@ -525,6 +547,11 @@ class Core:
                     "without it, and without NEXUS3_API_KEY, the key file of the home is used."
                 ],
             )
+
+
+def _keys_unknown(error: Union[ClientError, Failed]) -> bool:
+    """Whether it is of a machine that does not know its cluster's keys yet, and to which nothing was sent."""
+    return isinstance(error, ClientError) and error.unsent and error.type == "NO_QUORUM"
 
 
 async def health(io: IO, url: str, ca: Optional[str]) -> str:

@@ -104,11 +104,11 @@ class Player:
     """A server that proves to have the key, and answers each request as the test says.
 
     play gets the number of the request, from 1, and its body, and returns the whole
-    response; None closes the connection.
+    response; None closes the connection. unknown is how many challenges it answers before it knows its keys.
     """
 
-    def __init__(self, play: Callable[[int, dict], Optional[bytes]], key: Optional[str] = "nxk_test") -> None:
-        self.play, self.key = play, key
+    def __init__(self, play: Callable[[int, dict], Optional[bytes]], key: Optional[str] = "nxk_test", unknown: int = 0) -> None:
+        self.play, self.key, self.unknown = play, key, unknown
         self.heard: List[bytes] = []
         self.bodies: List[dict] = []
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -135,8 +135,11 @@ class Player:
         if not head.startswith(b"GET /healthz?"):
             return
         query = urllib.parse.parse_qs(head.split()[1].decode().partition("?")[2])
-        health = {"status": "ok", "service": "nexus", "version": "test"}
-        if self.key is not None:
+        health: dict = {"status": "ok", "service": "nexus", "version": "test"}
+        self.unknown -= 1
+        if self.unknown >= 0:
+            health["keys_unknown"] = True
+        elif self.key is not None:
             digest = hashlib.sha256(self.key.encode()).hexdigest()
             address = "127.0.0.1:%d" % self.listener.getsockname()[1]
             text = f"nexus-proof-v1\n{query['challenge'][0]}\n{address}"

@@ -401,8 +401,8 @@ class Real(Bounded):
 
 
 class Played(Bounded):
-    def player(self, play: Any, key: Any = "nxk_test") -> Player:
-        player = Player(play, key)
+    def player(self, play: Any, key: Any = "nxk_test", unknown: int = 0) -> Player:
+        player = Player(play, key, unknown)
         self.addCleanup(player.close)
         return player
 
@@ -418,6 +418,25 @@ class Played(Bounded):
                 self.assertEqual(caught.exception.type, "SERVER_UNPROVED")
             self.assertEqual(player.bodies, [])
             self.assertNotIn(b"nxk_", b"".join(player.heard))
+
+    def test_keys_not_known_yet(self) -> None:
+        """A machine of a cluster that does not know its keys yet is one without a majority, and gets no key."""
+        ignorant = self.player(lambda n, body: result({"agents": []}), unknown=1000)
+        stranger = self.player(lambda n, body: result({"agents": []}), "nxk_other")
+        for others in ([], ["http://127.0.0.1:1"], [stranger.url]):
+            for urls in ([ignorant.url, *others], [*others, ignorant.url]):
+                with self.assertRaises(ClientError) as caught:
+                    NexusClientSync(urls, api_key="nxk_test", retries=1).list_agents()
+                self.assertEqual((caught.exception.type, caught.exception.http_status), ("NO_QUORUM", 503))
+                self.assertIn("does not know the keys of its cluster", str(caught.exception))
+                with self.assertRaises(ClientError) as caught:
+                    list(NexusClientSync(urls, api_key="nxk_test", retries=0).all_events())
+                self.assertEqual(caught.exception.type, "NO_QUORUM")
+        self.assertEqual(ignorant.bodies + stranger.bodies, [])
+        self.assertNotIn(b"nxk_", b"".join(ignorant.heard + stranger.heard))
+        for others in ([], ["http://127.0.0.1:1"], [stranger.url]):
+            ignorant.unknown = 1
+            self.assertEqual(NexusClientSync([ignorant.url, *others], api_key="nxk_test").list_agents(), {"agents": []})
 
     def test_tries_again_what_is_safe(self) -> None:
         busy = response(503, {"jsonrpc": "2.0", "id": 1, "error": {"code": -32001, "message": "Resource unavailable"}})

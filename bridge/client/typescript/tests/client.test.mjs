@@ -349,6 +349,25 @@ describe("a server that plays", () => {
     }
   });
 
+  test("a machine that does not know its keys yet is one without a majority, and gets no key", async (t) => {
+    const ignorant = await played(t, () => result({ agents: [] }));
+    const stranger = await played(t, () => result({ agents: [] }), "nxk_other");
+    const of = (url, retries) => new NexusClient({ url, apiKey: "nxk_test", retries });
+    ignorant.unknown(1000);
+    for (const others of [[], ["http://127.0.0.1:1"], [stranger.url]]) {
+      for (const urls of [[ignorant.url, ...others], [...others, ignorant.url]]) {
+        await assert.rejects(of(urls, 1).listAgents(), { type: "NO_QUORUM", httpStatus: 503, message: /does not know the keys of its cluster/ });
+        await assert.rejects(of(urls, 0).allEvents().next(), { type: "NO_QUORUM" });
+      }
+    }
+    assert.deepEqual([...ignorant.bodies, ...stranger.bodies], []);
+    assert.doesNotMatch([...ignorant.heard, ...stranger.heard].join(""), /nxk_/);
+    for (const others of [[], ["http://127.0.0.1:1"], [stranger.url]]) {
+      ignorant.unknown(1);
+      assert.deepEqual(await of([ignorant.url, ...others], 5).listAgents(), { agents: [] });
+    }
+  });
+
   test("what is safe is tried again", async (t) => {
     const error = (code) => ({ jsonrpc: "2.0", id: 1, error: { code, message: "later" } });
     const half = "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{";

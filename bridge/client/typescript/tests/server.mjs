@@ -74,9 +74,11 @@ export class Server {
 /**
  * A server that proves to have the key (null: to no one), and answers each request
  * as play(number from 1, body) says: with a whole response, or null to close the
- * connection, undefined to say nothing.
+ * connection, undefined to say nothing. unknown() of the player is how many challenges
+ * it answers before it knows its keys.
  */
 export async function player(play, key = "nxk_test") {
+  let unknown = 0;
   const heard = [];
   const bodies = [];
   const sockets = new Set();
@@ -92,7 +94,10 @@ export async function player(play, key = "nxk_test") {
       if (text.startsWith("GET /healthz")) {
         const url = new URL(text.split(" ")[1], "http://x");
         const health = { status: "ok", service: "nexus", version: "test" };
-        if (key !== null) {
+        unknown -= 1;
+        if (unknown >= 0) {
+          health.keys_unknown = true;
+        } else if (key !== null) {
           const verifier = createHash("sha256").update(key).digest("hex");
           const signed = `nexus-proof-v1\n${url.searchParams.get("challenge")}\n127.0.0.1:${server.address().port}`;
           health.proof = createHmac("sha256", verifier).update(signed).digest("base64");
@@ -115,7 +120,7 @@ export async function player(play, key = "nxk_test") {
     server.close();
     await once(server, "close");
   };
-  return { url: `http://127.0.0.1:${server.address().port}`, heard, bodies, close };
+  return { url: `http://127.0.0.1:${server.address().port}`, heard, bodies, close, unknown: (n) => { unknown = n; } };
 }
 
 export function response(status, value, ...headers) {
