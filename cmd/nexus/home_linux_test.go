@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +19,37 @@ import (
 
 	"github.com/tidwall/gjson"
 )
+
+// A start that is refused for what it was told makes no home.
+func TestRefusedStartMakesNoHome(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	for _, tc := range []struct {
+		want string
+		args []string
+	}{
+		{"there is no machine.json", []string{"0", "--cluster-files", "none"}},
+		{"read the certificate", []string{"0", "--listen", "127.0.0.1:0", "--tls-cert", "none", "--tls-key", "none"}},
+		{"find --child", []string{"0", "--child", "/none"}},
+		{"read --scenario", []string{"0", "--scenario", "none"}},
+		{"uses", []string{port}},
+	} {
+		home := filepath.Join(t.TempDir(), "home")
+		cmd := exec.Command(filepath.Join(programs, "nexus"), append([]string{"serve", "--home", home}, tc.args...)...)
+		cmd.Dir, cmd.Env = t.TempDir(), []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), tc.want) {
+			t.Errorf("%s: %v\n%s", tc.args, err, out)
+		}
+		if left, err := os.ReadDir(home); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s leaves a home with %v, %v", tc.args, left, err)
+		}
+	}
+}
 
 // What a server starts does not hold the server's home: neither a child, nor
 // what a child has left behind, in whatever session.

@@ -187,18 +187,20 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	if err := o.find(); err != nil {
 		return err
 	}
-	lines, log, err := o.log.open(app.Stderr, cfg.Home)
-	if err != nil {
-		return err
-	}
-	defer lines.Flush() // whoever reads them holds nobody up
-
 	at, err := listen(ctx, o, string(cfg.Home))
 	if err != nil {
 		return err
 	}
 	defer at.close()
 	port := at.local.Addr().(*net.TCPAddr).Port
+	if err := cfg.Home.MakeDirs(); err != nil { // only now: a start that is refused leaves no home
+		return err
+	}
+	lines, log, err := o.log.open(app.Stderr, cfg.Home)
+	if err != nil {
+		return err
+	}
+	defer lines.Flush() // whoever reads them holds nobody up
 
 	sweep := func(ctx context.Context) error { return safefile.SweepDirs(ctx, cfg.Home.ScratchDir()) }
 	room := func() error { return safefile.Probe(string(cfg.Home), 64<<10) }
@@ -433,13 +435,13 @@ func (a assembly) actors(asked context.Context, ask context.CancelFunc, p wiring
 	return group
 }
 
-// checkHome makes the directories of the home, unless others have what is in it: agents would be in two places.
+// checkHome refuses a home if others have what is in it: agents would be in two places.
 func (o *serveOptions) checkHome(home config.Home) error {
 	if cluster, machine := home.Machine(); cluster != "" && !o.cluster.on() && !o.alone {
 		return fmt.Errorf("%s is the home of the machine %s of the cluster %s, and the others may have its agents by now: serve it as that machine, by --cluster-files DIR or as it was served before; or by --alone, and what agents do meanwhile is set aside where another machine has had them",
 			home, machine, cluster)
 	}
-	return home.MakeDirs()
+	return nil
 }
 
 // find makes the paths of the child and of the scenario absolute.
