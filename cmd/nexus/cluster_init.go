@@ -108,7 +108,7 @@ func clusterInitCommand(app *cli.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringSliceVar(&c.Without, "without", nil, "remove the directory of `MACHINE`, which is none of the cluster any more; may be repeated")
-	cmd.Flags().StringVar(&c.Name, "name", "nexus", "`NAME` of the cluster")
+	cmd.Flags().StringVar(&c.Name, "name", "", "`NAME` of the cluster (default: that of DIR, else "+identity.DefaultName+")")
 	cli.Without(cmd, "it needs no server", "port", "server", "ca", "api-key", "home")
 	return cmd
 }

@@ -202,6 +202,27 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// A cluster keeps the name that its directory has, unless another one is given; a new one is called nexus without one.
+func TestNameOfDirectory(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"farm1", identity.DefaultName} {
+		of := filepath.Join(dir, name)
+		c := farm(t, "a=h:1", "b=h:2")
+		if c.Name = name; name == identity.DefaultName {
+			c.Name = ""
+		}
+		if _, err := identity.Init(of, c); err != nil {
+			t.Fatal(err)
+		}
+		next := farm(t, "c=h:3")
+		next.Name, next.Without = "", []string{"b"}
+		specs, err := identity.Init(of, next)
+		if err != nil || len(specs) != 2 || specs[0].Cluster != name || specs[1].Cluster != name {
+			t.Errorf("%s: %+v, %v", name, specs, err)
+		}
+	}
+}
+
 // A directory that lacks something, or whose key others can read, is refused.
 func TestDamaged(t *testing.T) {
 	for want, harm := range map[string]func(dir string) error{

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -49,26 +50,33 @@ func ParseAddress(text string) (Address, error) {
 	return Address{name, listen}, cluster.CheckReached(listen)
 }
 
+// DefaultName is the name of a cluster that was given none.
+const DefaultName = "nexus"
+
 // Cluster is what Init makes directories for.
 type Cluster struct {
-	Name     string
+	Name     string // "" for the one that the directory has, or else DefaultName
 	Machines []Address
 	// Without are machines of it whose directories are removed.
 	Without []string
 }
 
 // Init makes, in dir, a directory for each machine, to be copied there, and the cluster's authority. If dir has a cluster already, which
-// must have that name, its authority stays: machines are added, and those that are there get a new certificate and the
+// must have that name if one is given, its authority stays: machines are added, and those that are there get a new certificate and the
 // address that is given; those of Without must be there. It returns all machines of the cluster, by name.
 func Init(dir string, c Cluster) ([]Spec, error) {
-	if err := cluster.CheckName("cluster", c.Name); err != nil {
-		return nil, err
-	}
 	if err := safefile.CheckTrusted(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	before, err := machines(dir)
 	if err != nil {
+		return nil, err
+	}
+	if c.Name == "" && len(before) > 0 {
+		c.Name = before[0].Cluster
+	}
+	c.Name = cmp.Or(c.Name, DefaultName)
+	if err := cluster.CheckName("cluster", c.Name); err != nil {
 		return nil, err
 	}
 	all := map[string]string{}
