@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
 	"nexus.internal/bridge/homelock"
@@ -94,7 +95,12 @@ func (a *App) connectRemote(ctx context.Context, cfg *config.Config) (*client.Cl
 		return nil, err
 	}
 	// As on this machine, whether a server is there is known before anything is typed.
-	if _, err := c.Ready(ctx); errors.Is(err, client.ErrNoServer) || errors.Is(err, client.ErrUntrusted) || errors.Is(err, client.ErrUnproved) {
+	_, err = c.Ready(ctx)
+	if client.KindOf(err) == api.KindNoQuorum { // to ask again would take as long
+		c.Close()
+		return nil, err
+	}
+	if errors.Is(err, client.ErrNoServer) || errors.Is(err, client.ErrUntrusted) || errors.Is(err, client.ErrUnproved) {
 		c.Close()
 		return nil, a.serverEnded(err, "")
 	}
