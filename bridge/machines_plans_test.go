@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
 
@@ -118,10 +119,6 @@ func TestMachinesRuns(t *testing.T) {
 	if got := call(a, "run_plan", `{"request_id":"bad","agents":["nobody"],"plan":{"tasks":[{"id":"a","type":"testing","description":"x"}]}}`); !strings.Contains(got, "AGENT_NOT_FOUND") || c.runOwner("bad") != "" {
 		t.Errorf("a run of an agent that is not there: %s, is of %q", got, c.runOwner("bad"))
 	}
-	ask(b, `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"there"}}`)
-	if got := call(a, "run_plan", `{"request_id":"bad","agents":["there"],"plan":{"tasks":[{"id":"a","type":"testing","description":"x"}]}}`); !strings.Contains(got, "INVALID_PARAMS") || !strings.Contains(got, "agent there is on the machine b: ") || c.runOwner("bad") != "" {
-		t.Errorf("a run of an agent of another machine: %s, is of %q", got, c.runOwner("bad"))
-	}
 	old, err := os.ReadFile(filepath.Join(dirs[0], "one.jsonl"))
 	if err != nil {
 		t.Fatal(err)
@@ -151,6 +148,104 @@ func TestMachinesRuns(t *testing.T) {
 	for _, got := range []string{ask(b, runPlanCall("new", "x")), call(b, "get_run", `{"plan_run_id":"new"}`)} {
 		if !strings.Contains(got, "NO_QUORUM") {
 			t.Errorf("a run that no majority knows of: %s", got)
+		}
+	}
+}
+
+// namedRunCall is a run of a plan of two tasks by named agents.
+func namedRunCall(id string, agents ...string) string {
+	named, _ := json.Marshal(agents) // of strings
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"run_plan","params":{"request_id":%q,"agents":%s,"plan":{"tasks":[`+
+		`{"id":"a","type":"testing","description":"x"},{"id":"b","type":"testing","description":"y","dependencies":["a"]}]}}}`, id, named)
+}
+
+// A run whose agents are all on another machine is carried out there, whichever machine is asked; also one that was begun on this machine, and whose agents another
+// one has taken over since: it could go on nowhere.
+func TestMachinesRunsFollowTheirAgents(t *testing.T) {
+	var mu sync.Mutex
+	prompts, dirs := map[string]int{}, []string{}
+	c, all := clusterOf(t, func(r *rig, o *bridge.Options) {
+		play(func(child *supervisortest.Child, p protocol.Prompt) {
+			mu.Lock()
+			prompts[p.ID]++
+			mu.Unlock()
+			playTask(child, p)
+		})(r, o)
+		o.PlansDir = t.TempDir()
+		dirs = append(dirs, o.PlansDir)
+	}, "a", "b", "c")
+	a, b, d := all[0], all[1], all[2]
+	ask := func(r *rig, body string) string {
+		t.Helper()
+		_, answer := r.post("/rpc", body)
+		return answer
+	}
+	for agent, r := range map[string]*rig{"one": b, "two": b, "third": d, "mover": a} {
+		if got := ask(r, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":%q}}`, agent)); gjson.Get(got, "result.agent_id").Str != agent {
+			t.Fatal(got)
+		}
+	}
+	completed := func(what, got string) {
+		t.Helper()
+		if gjson.Get(got, "result.status").Str != "completed" {
+			t.Errorf("%s: %s", what, got)
+		}
+	}
+	completed("a run of agents of another machine", ask(a, namedRunCall("new", "one", "two")))
+	if c.runOwner("new") != "b" {
+		t.Errorf("it is of %q", c.runOwner("new"))
+	}
+	completed("the same of a third one", ask(d, namedRunCall("new", "one", "two")))
+	_, streamed := a.do(http.MethodPost, "/rpc", strings.NewReader(namedRunCall("streamed", "one")), "Accept", "text/event-stream")
+	if !strings.Contains(streamed, `"method":"plan_end"`) || c.runOwner("streamed") != "b" {
+		t.Errorf("a stream of a run of agents of another machine: %s", streamed)
+	}
+	got := ask(a, namedRunCall("several", "one", "third"))
+	if !strings.Contains(got, "INVALID_PARAMS") || !strings.Contains(got, "one is on the machine b, third is on the machine c: ") || !strings.Contains(got, "cluster drain") || c.runOwner("several") != "" {
+		t.Errorf("a run of agents of several machines: %s, is of %q", got, c.runOwner("several"))
+	}
+	if got := ask(a, namedRunCall("nobody", "none")); !strings.Contains(got, "AGENT_NOT_FOUND") || c.runOwner("nobody") != "" {
+		t.Errorf("a run of an agent that is not there: %s", got)
+	}
+
+	// One that was cut off in its second task, and whose agent another machine has by now.
+	cutOff := func(id string) {
+		t.Helper()
+		completed("the run", ask(a, namedRunCall(id, "mover")))
+		path := filepath.Join(dirs[0], id+".jsonl")
+		record, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.SplitAfter(string(record), "\n")
+		if err := os.WriteFile(path, []byte(strings.Join(lines[:4], "")), 0o600); err != nil { // plan, start and end of a, start of b
+			t.Fatal(err)
+		}
+	}
+	cutOff("moved")
+	cutOff("other")
+	ask(a, `{"jsonrpc":"2.0","id":1,"method":"destroy_agent","params":{"agent_id":"mover"}}`)
+	ask(a, `{"jsonrpc":"2.0","id":1,"method":"delete_session","params":{"session_name":"mover"}}`)
+	if got := ask(b, `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"mover"}}`); gjson.Get(got, "result.agent_id").Str != "mover" {
+		t.Fatal(got)
+	}
+	c.cut("b")
+	if got := ask(a, namedRunCall("moved", "mover")); !strings.Contains(got, "NODE_UNREACHABLE") || !strings.Contains(got, "the machine b, which has the agents, is not reached, and nothing was accepted") || c.runOwner("moved") != "a" {
+		t.Errorf("while that machine is lost: %s, is of %q", got, c.runOwner("moved"))
+	}
+	c.mend("b")
+	for id, r := range map[string]*rig{"moved": a, "other": d} { // asked at the machine that has the run, and at one that has nothing of it
+		got := ask(r, namedRunCall(id, "mover"))
+		completed("a run whose agents have moved", got)
+		if !gjson.Get(got, "result.resumed").Bool() || prompts[id+"/a"] != 1 || prompts[id+"/b"] != 2 || c.runOwner(id) != "b" {
+			t.Errorf("it did not go on where it was: %s, asked %v times, is of %q", got, prompts, c.runOwner(id))
+		}
+		if _, err := os.Lstat(filepath.Join(dirs[0], id+".jsonl")); !os.IsNotExist(err) {
+			t.Errorf("the record that was handed over: %v", err)
+		}
+		got = ask(a, `{"jsonrpc":"2.0","id":1,"method":"get_run","params":{"plan_run_id":"`+id+`"}}`)
+		if gjson.Get(got, "result.status").Str != "completed" {
+			t.Errorf("get_run: %s", got)
 		}
 	}
 }

@@ -55,9 +55,10 @@ func New(o Options) (*Server, error) {
 	var claims agents.Claims
 	var placer agents.Placer
 	var runs plan.Claims
+	var others plan.Others
 	if o.Machines != nil {
 		s.forward = forward.NewClient(o.Machines)
-		elsewhere, claims, placer, runs = s.forward, o.Machines, s.forward, o.Machines
+		elsewhere, claims, placer, runs, others = s.forward, o.Machines, s.forward, o.Machines, s.forward
 	}
 	s.agents, err = agents.New(agents.Options{
 		Supervisor: o.Supervisor, Sessions: o.Sessions, Admission: o.Runtime, Store: o.Store, Host: s, Claims: claims, Placer: placer,
@@ -69,14 +70,14 @@ func New(o Options) (*Server, error) {
 	s.metrics = metrics.New(metrics.Options{Supervisor: o.Supervisor, Models: o.Status, Spares: o.Status, Nodes: o.Status, Version: o.Version})
 	s.router = rpc.NewRouter(rpc.Options{Access: s.agents.Access(), Metrics: s.metrics, Log: s.log, Trace: o.Trace, Audit: o.Audit, Elsewhere: elsewhere})
 	tasks := task.NewRunner(task.Options{Agents: s.agents, Dir: filepath.Join(o.PlansDir, "tasks"), Requests: s.requests, Log: s.log})
-	s.plans = plan.NewRunner(plan.Options{Agents: s.agents, Tasks: tasks, Dir: o.PlansDir, Claims: runs, Requests: s.requests, Log: s.log})
+	s.plans = plan.NewRunner(plan.Options{Agents: s.agents, Tasks: tasks, Dir: o.PlansDir, Claims: runs, Others: others, Requests: s.requests, Log: s.log})
 	methods.Register(s.router, methods.Options{
 		Nodes: o.Status, Agents: s.agents, Plans: s.plans, Tasks: tasks, Keys: o.Keys, Codes: &s.codes, Checker: o.Runtime, Notes: o.Notes, Requests: s.requests,
 		Addr: o.Addr, Version: o.Version, Log: s.log,
 	})
 	s.lines = rpc.NewLineLimit(o.Log.Named("access"))
 	s.http, err = httpd.New(httpd.Options{
-		Router: s.router,
+		Router: s.router, Runs: s.plans,
 		Events: events.New(events.Options{
 			Supervisor: o.Supervisor, Agents: s.agents.Access(), History: o.Store, Elsewhere: elsewhere, Heartbeat: o.Heartbeat, Log: s.log,
 		}),

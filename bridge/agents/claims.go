@@ -189,6 +189,20 @@ func (a Access) Moved(agent, machine string) error {
 	return hasByNow(&rpc.ClaimedError{Agent: agent, Machine: machine})
 }
 
+// Machine is the machine that has an agent, this one or another one, as far as is known here; there is false for none.
+func Machine(r *Registry, id string) (machine string, there bool) {
+	if r.o.Claims == nil {
+		return "", false
+	}
+	if owner, known := r.o.Claims.Owner(id); known {
+		return owner, true
+	}
+	if _, err := r.o.Supervisor.Agent(id); err == nil || r.o.Sessions.Exists(id) {
+		return r.o.Claims.Self(), true
+	}
+	return "", false
+}
+
 // notFound is the error of an agent that is not here, as far as is known.
 func notFound(r *Registry, id string) error {
 	if r.o.Claims != nil {

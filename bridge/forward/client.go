@@ -29,6 +29,8 @@ const (
 	idleTimeout = time.Minute
 	// allPatience is how long all machines are waited for that are asked at once.
 	allPatience = 5 * time.Second
+	// runPatience is how long a machine is waited for that takes the record of a run.
+	runPatience = 30 * time.Second
 )
 
 // Client has calls answered by other machines.
@@ -123,8 +125,8 @@ func unreachable(machine string, of errand, err error) error {
 	if of.asked != "" {
 		what += ", which has the " + of.asked + ","
 	}
-	if of.asked == "agent" {
-		back += ", or another one has the agent"
+	if of.asked == "agent" || of.asked == "agents" {
+		back += ", or another one has the " + of.asked
 	}
 	e := &api.Error{
 		Kind: api.KindNodeUnreachable, Details: fmt.Sprintf("%s is not reached, and nothing was accepted: %v", what, err), Err: err,
@@ -142,7 +144,7 @@ func (e errand) outcome() string {
 	switch {
 	case e.id == "":
 		return "look whether it was done, before you send it again."
-	case e.asked == "run":
+	case e.method == api.RunPlan.Name:
 		return fmt.Sprintf("the same %s with request_id %s goes on with the run, or tells how it ended.", e.method, e.id)
 	default:
 		return fmt.Sprintf("the same %s with request_id %s tells how it ended.", e.method, e.id)

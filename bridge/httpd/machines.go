@@ -57,7 +57,10 @@ func (s *Server) serveMachine(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.handlers.Leave()
 	x.by, x.machine = by, machine
+	run, ofRun := forward.Run(r.URL.Path)
 	switch {
+	case ofRun && s.o.Runs != nil:
+		serveRun(s, x, run)
 	case (to.kind == toEvents || to.kind == toAllEvents) && r.Method == http.MethodGet:
 		s.serveEvents(x, to.agent, query)
 	case to.calls() && r.Method == http.MethodPost:

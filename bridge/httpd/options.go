@@ -30,6 +30,8 @@ const DefaultMaxUnauthenticated = 1024
 type Options struct {
 	// Router answers the calls.
 	Router *rpc.Router
+	// Runs are the records that other machines ask for; nil if there are none.
+	Runs Runs
 	// Events streams the events of agents.
 	Events *events.Streams
 	// Requests are the calls under way. Once it is closed, calls and new streams are refused.

@@ -106,7 +106,7 @@ func planOf(path string) (string, error) {
 		return "", err
 	}
 	defer file.Close()
-	r := &Record{file: file, Done: map[string]api.PlanTaskResult{}, Begun: map[string]Start{}, attempts: map[string]int{}}
+	r := newRecord(file)
 	digest, _, _, err := r.replay()
 	return digest, err
 }

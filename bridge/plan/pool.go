@@ -31,11 +31,6 @@ type pool struct {
 
 func (r *Runner) newPool(by *rpc.Call, p api.RunPlanParams) (*pool, error) {
 	if p.Agents != nil {
-		for i, id := range *p.Agents {
-			if machine := agents.Elsewhere(r.o.Agents, id); machine != "" {
-				return nil, api.Invalid(fmt.Sprintf("agents[%d]", i), "agent %s is on the machine %s: all agents of a run are of the machine that is asked for it", id, machine)
-			}
-		}
 		return &pool{r: r, by: by, ids: *p.Agents}, nil
 	}
 	asked := protocol.Value(p.Pool)

@@ -115,6 +115,10 @@ type Identity struct {
 	Plan    *api.Plan // is kept in a record that is begun
 }
 
+func newRecord(file *os.File) *Record {
+	return &Record{file: file, Done: map[string]api.PlanTaskResult{}, Begun: map[string]Start{}, attempts: map[string]int{}}
+}
+
 // Open opens the record of a run, or begins it with its directory (0700, the
 // file 0600). A line that was not written whole is cut off. The error is
 // ErrConflict, ErrUnrecorded, or of the kind KindPlanRecordDamaged; of a record that could not be
@@ -127,7 +131,7 @@ func Open(path string, run Identity) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Record{file: file, Done: map[string]api.PlanTaskResult{}, Begun: map[string]Start{}, attempts: map[string]int{}}
+	r := newRecord(file)
 	if err := r.read(run); err != nil {
 		file.Close()
 		return nil, err
@@ -156,7 +160,7 @@ func Look(path string) (*Record, error) {
 		return nil, err
 	}
 	defer file.Close()
-	r := &Record{file: file, Done: map[string]api.PlanTaskResult{}, Begun: map[string]Start{}, attempts: map[string]int{}}
+	r := newRecord(file)
 	_, _, _, err = r.replay()
 	return r, err
 }

@@ -37,6 +37,8 @@ type Options struct {
 	Dir string
 	// Claims say which machine has a run; nil for a server alone.
 	Claims Claims
+	// Others are the other machines. Required with Claims.
+	Others Others
 	// Requests is what runs are part of: the end of the server waits for them.
 	Requests *rpc.DrainGroup
 	Log      *zap.Logger
@@ -126,6 +128,9 @@ func (r *Runner) begin(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*
 		}
 		return run, nil
 	}
+	if err := r.elsewhereNew(ctx, id, p); err != nil {
+		return nil, err
+	}
 	if err := r.claim(ctx, id); err != nil {
 		return nil, err
 	}
@@ -154,6 +159,13 @@ func (r *Runner) begin(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*
 			leave()
 		}
 	}()
+	machine, err := r.machineOf(p)
+	if err != nil {
+		return nil, errors.Join(err, r.discard(ctx, id, record))
+	}
+	if machine != "" {
+		return nil, r.leave(ctx, id, p, record, machine)
+	}
 	pool, err := r.newPool(c, p)
 	if err != nil {
 		return nil, errors.Join(err, r.discard(ctx, id, record))

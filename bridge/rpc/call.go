@@ -63,7 +63,7 @@ type Call struct {
 	Forwarded bool
 	// Share is what the call's request holds of the Budget; nil for a full key, and for a host call.
 	Share *Share
-	// Asked is what of another machine is asked for, if the call goes to it: "agent", "session" or "run"; "" for the machine itself.
+	// Asked is what of another machine is asked for, if the call goes to it: "agent", "session", "run" or "agents"; "" for the machine itself.
 	Asked string
 	// Stale is since when what the machine that has answered has may be old, as it says; "" for nothing.
 	Stale string

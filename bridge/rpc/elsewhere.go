@@ -46,15 +46,18 @@ type RemoteError struct{ Answer Error }
 
 func (e *RemoteError) Error() string { return e.Answer.Err.Error() }
 
-// ClaimedError says that another machine has an agent, or a session, of that name, or the run of a plan.
+// ClaimedError says that another machine has an agent, or a session, of that name, or the run of a plan, or with both the agents of that run.
 type ClaimedError struct {
 	Agent   string
-	Run     string // of a plan; "" with an agent
+	Run     string // of a plan; "" for an agent
 	Machine string
 }
 
 func (e *ClaimedError) Error() string {
-	if e.Run != "" {
+	switch {
+	case e.Run != "" && e.Agent != "":
+		return fmt.Sprintf("the machine %s has the agents of the run %s", e.Machine, e.Run)
+	case e.Run != "":
 		return fmt.Sprintf("the machine %s has the run %s", e.Machine, e.Run)
 	}
 	return fmt.Sprintf("the machine %s has an agent %s", e.Machine, e.Agent)
@@ -109,6 +112,7 @@ const (
 	askedAgent   = "agent"
 	askedSession = "session"
 	askedRun     = "run"
+	askedAgents  = "agents"
 )
 
 // claimed is the machine that was found to have one of the agents which a call names, when that was to be started here, or the run of a plan; "" if err
@@ -118,8 +122,13 @@ func claimed(c *Call, names []string, err error) string {
 	if !ok || c.Forwarded || c.Agent != "" || c.By.Agent != nil || e.Run == "" && !slices.Contains(names, e.Agent) {
 		return ""
 	}
-	if c.Asked = askedAgent; e.Run != "" {
+	switch {
+	case e.Run == "":
+		c.Asked = askedAgent
+	case e.Agent == "":
 		c.Asked = askedRun
+	default:
+		c.Asked = askedAgents
 	}
 	return e.Machine
 }
