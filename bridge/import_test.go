@@ -43,7 +43,7 @@ func savedIn(t *testing.T, home, name, id, creator string) {
 // Of another home all comes but what the cluster has already, and what a name of the cluster would be mistaken for: listed with the reason, unless it is to be
 // renamed. What was created by an agent that was renamed says so. A run is one machine's.
 func TestImport(t *testing.T) {
-	_, all := clusterOf(t, nil, "a", "b")
+	c, all := clusterOf(t, nil, "a", "b")
 	a, b := all[0], all[1]
 	a.create("elsewhere")
 	home := t.TempDir()
@@ -107,7 +107,7 @@ func TestImport(t *testing.T) {
 	if diff := cmp.Diff(want, run(b, agents.BringOptions{})); diff != "" {
 		t.Errorf("the first time (-want +got):\n%s", diff)
 	}
-	want["plain"], want["run run"] = "there plain", "there"
+	want["plain"], want["run run"] = "there plain", "there it is on the machine b"
 	want["boss"], want["child"], want["elsewhere"] = "brought old-boss", "brought child", "brought old-elsewhere"
 	if diff := cmp.Diff(want, run(b, agents.BringOptions{Prefix: "old-"})); diff != "" {
 		t.Errorf("renamed (-want +got):\n%s", diff)
@@ -116,9 +116,20 @@ func TestImport(t *testing.T) {
 	if err != nil || *child.Settings.ParentAgentID != "old-boss" {
 		t.Errorf("the creator of child: %v, %v", child.Settings.ParentAgentID, err)
 	}
-	if got := run(a, agents.BringOptions{DryRun: true}); got["run run"] != agents.BringThere+" the machine b has a run of that id" {
-		t.Errorf("of a run that another machine has it says %q", got["run run"])
+	// A run that another machine has is compared as one of this machine: else whoever removes the home loses one that only has its id.
+	c.mu.Lock()
+	c.runs["other"] = "b"
+	c.mu.Unlock()
+	for id, says := range map[string]string{"run": want["run run"], "other": want["run other"]} {
+		if got := run(a, agents.BringOptions{DryRun: true}); got["run "+id] != says {
+			t.Errorf("of a run that another machine has it says %q, want %q", got["run "+id], says)
+		}
 	}
+	c.cut("b")
+	if got := run(a, agents.BringOptions{DryRun: true}); !strings.HasPrefix(got["run run"], "conflict the machine b has a run of that id, and does not say whether it is this one: ") {
+		t.Errorf("of a run that cannot be compared it says %q", got["run run"])
+	}
+	c.mend("b")
 	if _, err := os.Stat(filepath.Join(b.home, "plans", "tasks", strings.Repeat("0", 32)+".json")); err != nil {
 		t.Errorf("the result of a task: %v", err)
 	}

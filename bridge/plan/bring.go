@@ -3,6 +3,7 @@ package plan
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -61,16 +62,25 @@ func (r *Runner) bring(ctx context.Context, dir, id string, dryRun bool) (Brough
 	switch has, err := planOf(r.record(id)); {
 	case err == nil && has == is:
 		one.Outcome = agents.BringThere
+		if r.o.Claims != nil {
+			one.Reason = onMachine(r.o.Claims.Self())
+		}
 	case !errors.Is(err, fs.ErrNotExist):
-		one.Outcome, one.Reason = agents.BringConflict, "there is a run of that id with another plan"
+		one.Outcome, one.Reason = agents.BringConflict, anotherPlan
 	default:
-		return r.bringNew(ctx, one, from, dryRun)
+		return r.bringNew(ctx, one, from, is, dryRun)
 	}
 	return one, nil
 }
 
-// bringNew copies the record of a run that is not here.
-func (r *Runner) bringNew(ctx context.Context, one Brought, from string, dryRun bool) (Brought, error) {
+// anotherPlan is why a run does not come whose id the cluster has.
+const anotherPlan = "there is a run of that id with another plan"
+
+// onMachine says where a run is that does not have to come.
+func onMachine(machine string) string { return "it is on the machine " + machine }
+
+// bringNew copies the record of a run that is not here; is tells it from others of its id.
+func (r *Runner) bringNew(ctx context.Context, one Brought, from, is string, dryRun bool) (Brought, error) {
 	id := one.PlanRunID
 	take := r.claim
 	if dryRun {
@@ -78,7 +88,15 @@ func (r *Runner) bringNew(ctx context.Context, one Brought, from string, dryRun 
 	}
 	err := take(ctx, id)
 	if claimed, ok := errors.AsType[*rpc.ClaimedError](err); ok {
-		one.Outcome, one.Reason = agents.BringThere, "the machine "+claimed.Machine+" has a run of that id"
+		has, err := r.o.Others.RunDigest(ctx, claimed.Machine, id)
+		switch {
+		case err != nil:
+			one.Outcome, one.Reason = agents.BringConflict, fmt.Sprintf("the machine %s has a run of that id, and does not say whether it is this one: %v", claimed.Machine, err)
+		case has != is:
+			one.Outcome, one.Reason = agents.BringConflict, anotherPlan
+		default:
+			one.Outcome, one.Reason = agents.BringThere, onMachine(claimed.Machine)
+		}
 		return one, nil
 	}
 	if err != nil || dryRun {
