@@ -13,6 +13,7 @@ import (
 	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/plan"
 	"nexus.internal/bridge/sessions"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/transcript"
 )
 
@@ -170,5 +171,75 @@ func TestImportRefused(t *testing.T) {
 		if _, err := r.server.Import(t.Context(), home, agents.BringOptions{}); err == nil || !strings.Contains(err.Error(), want) || r.sessions.Exists("plain") {
 			t.Errorf("got %v, want %q", err, want)
 		}
+	}
+}
+
+// A session that went on in its old home after it came is a conflict, as long as something was said there that the cluster does not have: whoever removes that home
+// would lose it. One that went on in the cluster, or only has other settings, is there.
+func TestImportOfWhatWentOn(t *testing.T) {
+	_, all := clusterOf(t, nil, "a")
+	r, home := all[0], t.TempDir()
+	says := func(home, name string, records ...transcript.Record) {
+		t.Helper()
+		file, err := os.OpenFile(sessions.New(home, nil).Path(name), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		for _, record := range records {
+			line, err := transcript.Append(nil, record)
+			if err == nil {
+				_, err = file.Write(append(line, '\n'))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	said := func(text string) transcript.Record {
+		return transcript.Message{Message: protocol.Message{Role: protocol.RoleUser, Content: text, At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}}
+	}
+	for _, name := range []string{"same", "cluster", "home", "both", "settings"} {
+		savedIn(t, home, name, name, "")
+		says(home, name, said("My name is Alice"))
+	}
+	savedIn(t, home, "made", "made", "home") // by one of them
+	run := func(o agents.BringOptions) map[string]string {
+		t.Helper()
+		done, err := r.server.Import(t.Context(), home, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		outcomes := map[string]string{}
+		for _, s := range done.Sessions {
+			outcomes[s.Session] = strings.TrimSpace(s.Outcome + " " + s.AgentID + " " + s.Reason)
+		}
+		return outcomes
+	}
+	run(agents.BringOptions{})
+	model := "another"
+	says(home, "settings", transcript.Settings{Model: &model, At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)})
+	says(home, "home", said("My name is Bob"), said("My name is Carol"))
+	says(home, "both", said("My name is Bob"))
+	says(r.home, "both", said("My name is Dave"), said("My name is Eve"))
+	says(r.home, "cluster", said("My name is Bob"))
+	want := map[string]string{
+		"same": "there same", "settings": "there settings", "cluster": "there cluster", "made": "there made",
+		"home": "conflict home it went on there since it came: the machine a has not all that was said in it",
+		"both": "conflict both it went on there since it came: the machine a has not all that was said in it",
+	}
+	if diff := cmp.Diff(want, run(agents.BringOptions{})); diff != "" {
+		t.Errorf("again (-want +got):\n%s", diff)
+	}
+	want["home"], want["both"] = "brought new-home", "brought new-both"
+	if diff := cmp.Diff(want, run(agents.BringOptions{Prefix: "new-"})); diff != "" {
+		t.Errorf("renamed (-want +got):\n%s", diff)
+	}
+	if saved, err := r.sessions.Summary("new-home"); err != nil || saved.Messages != 3 {
+		t.Errorf("what came has %d messages, %v", saved.Messages, err)
+	}
+	want["home"], want["both"] = "there new-home", "there new-both"
+	if diff := cmp.Diff(want, run(agents.BringOptions{Prefix: "new-"})); diff != "" {
+		t.Errorf("once more (-want +got):\n%s", diff)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/forward"
 	"nexus.internal/bridge/httpd"
+	"nexus.internal/bridge/sessions"
 	"nexus.internal/supervisor"
 )
 
@@ -317,8 +318,8 @@ func (m *machine) GiveUp(_ context.Context, agent string) error {
 	return nil
 }
 
-// SessionID says that nothing was shipped.
-func (*machine) SessionID(context.Context, string) (string, error) { return "", nil }
+// LookAt says that nothing was shipped.
+func (*machine) LookAt(context.Context, string, func(*sessions.Catalogue) error) error { return nil }
 
 func (m *machine) Draining() bool {
 	m.mu.Lock()

@@ -95,51 +95,74 @@ func (b *bringing) look(ctx context.Context, name string) (Brought, error) {
 		return one, nil
 	}
 	one.Messages = saved.Messages
-	has, of, err := b.there(ctx, name, saved.Header.SessionID)
-	if err == nil && has == BringConflict && b.o.Prefix != "" {
+	is := session{name, saved.Header.SessionID}
+	has, err := b.there(ctx, name, is)
+	if err == nil && has.outcome == BringConflict && b.o.Prefix != "" {
 		if one.AgentID = b.o.Prefix + name; !api.ValidAgentID(one.AgentID) {
 			one.Outcome, one.Reason = BringRefused, fmt.Sprintf("%q is no name of an agent", one.AgentID)
 			return one, nil
 		}
-		has, of, err = b.there(ctx, one.AgentID, saved.Header.SessionID)
+		has, err = b.there(ctx, one.AgentID, is)
 	}
 	if err != nil {
 		return one, err
 	}
-	if one.Outcome = has; has == BringConflict {
+	one.Outcome = has.outcome
+	switch {
+	case has.outcome != BringConflict:
+		b.to[name] = one.AgentID
+	case has.beyond: // whose agent is the same
+		b.to[name] = one.AgentID
+		one.Reason = "it went on there since it came: the machine " + has.machine + " has not all that was said in it"
+	default:
 		b.to[name] = ""
-		one.Reason = "the machine " + of + " has another session of that name"
-		return one, nil
+		one.Reason = "the machine " + has.machine + " has another session of that name"
 	}
-	b.to[name] = one.AgentID
 	return one, nil
 }
 
-// there says whether the cluster has a session of that name, this one or another one; BringComes for none. Of is the machine that has it.
-func (b *bringing) there(ctx context.Context, name, sessionID string) (has, of string, err error) {
+// session is one of the other home.
+type session struct{ name, id string }
+
+// found is what the cluster has of the name of a session.
+type found struct {
+	outcome string // BringComes for nothing
+	machine string // that has it
+	beyond  bool   // of a conflict: it is the same session, and something was said in the other home that was not here
+}
+
+// there says whether the cluster has a session of that name: is, as far as it was said here, or another one.
+func (b *bringing) there(ctx context.Context, name string, is session) (has found, err error) {
 	claims := b.r.o.Claims
 	of, owned := claims.Owner(name)
 	if !owned {
 		of = claims.Self() // what is saved here and not claimed yet
 	}
-	var is string
-	if of == claims.Self() {
-		defer b.r.locks.Lock(name)()
-		if !b.r.o.Sessions.There(name) {
-			if _, err := b.r.o.Supervisor.Agent(name); err == nil {
-				return BringConflict, of, nil
-			}
-			return BringComes, "", nil
+	has = found{outcome: BringConflict, machine: of}
+	look := func(c *sessions.Catalogue) error {
+		saved, err := c.Summary(name)
+		if err != nil || saved.Header.SessionID != is.id { // one that cannot be read is another one
+			return nil
 		}
-		saved, _ := b.r.o.Sessions.Summary(name) // one that cannot be read is another one
-		is = saved.Header.SessionID
-	} else if is, err = claims.SessionID(ctx, name); err != nil {
-		return "", of, fmt.Errorf("look which session the machine %s has of the name %s: %w", of, name, err)
+		if has.beyond, err = sessions.Beyond(b.from, is.name, c, name); err == nil && !has.beyond {
+			has.outcome = BringThere
+		}
+		return err
 	}
-	if is == sessionID {
-		return BringThere, of, nil
+	if of != claims.Self() {
+		if err := claims.LookAt(ctx, name, look); err != nil {
+			return has, fmt.Errorf("look which session the machine %s has of the name %s: %w", of, name, err)
+		}
+		return has, nil
 	}
-	return BringConflict, of, nil
+	defer b.r.locks.Lock(name)()
+	if b.r.o.Sessions.There(name) {
+		return has, look(b.r.o.Sessions)
+	}
+	if _, err := b.r.o.Supervisor.Agent(name); err != nil {
+		has.outcome = BringComes
+	}
+	return has, nil
 }
 
 // one brings one session, unless it is a dry run. An error is of the cluster: nothing more is brought then.

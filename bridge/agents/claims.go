@@ -46,8 +46,9 @@ type Claims interface {
 	GiveUp(ctx context.Context, agent string) error
 	// Ship returns once a majority of the machines has what is saved of an agent that this one has claimed.
 	Ship(ctx context.Context, agent string) error
-	// SessionID is the id of the session that the machines have of another machine's agent, that of its header; "" if nothing was shipped of it.
-	SessionID(ctx context.Context, agent string) (string, error)
+	// LookAt has look read what the machines have of another machine's agent, as it was shipped last, in a catalogue that is gone afterwards; without a call if
+	// nothing was shipped of it. The error may be look's.
+	LookAt(ctx context.Context, agent string, look func(*sessions.Catalogue) error) error
 	// Draining reports whether this machine is to have no agents: those that others can have are handed over.
 	Draining() bool
 	// Drain says whether this machine is to have no agents, also after a restart.

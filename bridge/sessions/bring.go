@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -59,6 +60,33 @@ func Bring(c, from *Catalogue, id, name, creator string) error {
 	}
 	_ = os.Chtimes(c.Path(name), session.Modified, session.Modified) // else it looks as if it was used just now
 	return nil
+}
+
+// Beyond reports whether something was said in a session of c that was not in one of another catalogue, or not there.
+func Beyond(c *Catalogue, id string, other *Catalogue, name string) (bool, error) {
+	mine, err := said(c, id)
+	if err != nil {
+		return false, err
+	}
+	theirs, err := said(other, name)
+	if err != nil {
+		return false, err
+	}
+	return len(mine) > len(theirs) || !slices.Equal(mine, theirs[:len(mine)]), nil
+}
+
+// said is [transcript.Said] of a session.
+func said(c *Catalogue, id string) ([][sha256.Size]byte, error) {
+	f, err := c.open(id)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	all, err := transcript.Said(f)
+	if err != nil {
+		return nil, &Error{Name: id, Err: err}
+	}
+	return all, nil
 }
 
 // bringParts copies what belongs to a session, but for the session itself. The catalogue is held.

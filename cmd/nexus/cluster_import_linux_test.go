@@ -123,6 +123,16 @@ func TestClusterImport(t *testing.T) {
 		t.Errorf("there are %q", got)
 	}
 
+	// What was said in the old home since is not lost by whoever believes the import and removes it.
+	old.again()
+	if answer := old.call("/agent/copy-00", "send", `{"content":"My name is Carol"}`); !strings.Contains(answer, "Carol") {
+		t.Fatal(answer)
+	}
+	old.end()
+	want["copy-00"], want["two"] = "conflict copy-00", "conflict two"
+	a.wantImported(true, want, old.home)
+	c.wantImported(true, want, old.home)
+
 	first := func(s *live, agent string) {
 		t.Helper()
 		if answer := s.call("/agent/"+agent, "send", `{"content":"My name is Alice","request_id":"first"}`); !gjson.Get(answer, "result.replayed").Bool() || !strings.Contains(answer, "Alice") {

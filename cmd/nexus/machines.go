@@ -81,22 +81,21 @@ func (m machines) ReleaseRun(ctx context.Context, run string) error {
 	return m.r.Drop(ctx, runName+run, m.Self())
 }
 
-func (m machines) SessionID(ctx context.Context, agent string) (id string, err error) {
+func (m machines) LookAt(ctx context.Context, agent string, look func(*sessions.Catalogue) error) error {
 	scratch, err := safefile.MakeDir(m.home.ScratchDir())
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer func() { _ = scratch.Remove() }() // the next one sweeps it
 	home := config.Home(filepath.Join(scratch.Path(), "home"))
 	if err := os.MkdirAll(home.SessionsDir(), 0o700); err != nil {
-		return "", err
+		return err
 	}
 	there, err := m.SaveOne(ctx, agent, home.SessionsDir(), filepath.Join(scratch.Path(), "coming"))
 	if err != nil || !there {
-		return "", err
+		return err
 	}
-	saved, _ := sessions.New(string(home), nil).Summary(agent) // one that cannot be read is no other one's
-	return saved.Header.SessionID, nil
+	return look(sessions.New(string(home), nil))
 }
 
 // cwds are the working directories of agents.
