@@ -21,6 +21,7 @@ import (
 	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/homelock"
 	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol/homeformat"
 	"nexus.internal/protocol/safefile"
 )
@@ -29,6 +30,7 @@ import (
 type clusterImport struct {
 	Home   string `json:"home"` // absolute
 	Rename string `json:"rename"`
+	Alone  bool   `json:"alone"`
 	DryRun bool   `json:"dry_run"`
 }
 
@@ -60,7 +62,7 @@ func (i *clusterImporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	release, used, err := holdHome(asked.Home)
+	release, used, err := holdHome(asked.Home, asked.Alone)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
@@ -102,9 +104,12 @@ func checkImported(home string) error {
 }
 
 // holdHome keeps servers from a home until release is called. The home is as checkImported wants it. Nothing is made there: a home without the
-// file that is locked has no server, and used says of one that has come since.
-func holdHome(home string) (release func(), used func() error, err error) {
+// file that is locked has no server, and used says of one that has come since. The home of a machine of another cluster is refused, unless alone says that it is to come all the same.
+func holdHome(home string, alone bool) (release func(), used func() error, err error) {
 	if err := checkImported(home); err != nil {
+		return nil, nil, err
+	}
+	if err := checkAlone(home, alone); err != nil {
 		return nil, nil, err
 	}
 	held, err := lockImported(home)
@@ -121,6 +126,19 @@ func holdHome(home string) (release func(), used func() error, err error) {
 		}
 		return err
 	}, nil
+}
+
+// checkAlone refuses the home of a machine of a cluster: its agents would be in two clusters. That of this server is refused as such later on.
+func checkAlone(home string, alone bool) error {
+	cluster, machine := config.Home(home).Machine()
+	if cluster == "" || alone {
+		return nil
+	}
+	if server, err := homelock.Find(home); err == nil && server.Runs && server.PID == os.Getpid() {
+		return nil
+	}
+	return fmt.Errorf("%s is the home of the machine %s of the cluster %s, which may go on with its agents: of what that cluster has, nexus cluster backup and nexus cluster restore make a home that can be imported; "+
+		"say --alone if that cluster has ended, and what this home has is to come all the same", home, machine, cluster)
 }
 
 // lockImported locks a home as its server does; nil if the file is not there.
@@ -174,6 +192,7 @@ func clusterImportCommand(app *cli.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&asked.Rename, "rename", "", "`PREFIX` that begins the name of each session whose own name the cluster has already")
+	cmd.Flags().BoolVar(&asked.Alone, "alone", false, "also from the home of a machine of a cluster, which has ended: what other machines of it have had since is not there")
 	cmd.Flags().BoolVar(&asked.DryRun, "dry-run", false, "list what would come, and bring nothing")
 	cli.Named(cmd, "sessions.#.agent_id")
 	cli.Without(cmd, "it asks the server of the home", "port", "server", "ca", "api-key")

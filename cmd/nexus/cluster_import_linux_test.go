@@ -73,12 +73,23 @@ func TestClusterImport(t *testing.T) {
 	}
 	a.untilOwner("two", "b")
 
-	for dir, refusal := range map[string]string{old.home: "a server uses", a.home: "is the home of the server that is asked", shared: "it has no sessions"} {
+	foreign := t.TempDir() // of a machine of another cluster
+	for _, dir := range []string{"sessions", "cluster/other/x/agents"} {
+		if err := os.MkdirAll(filepath.Join(foreign, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refusals := map[string]string{
+		old.home: "a server uses", a.home: "is the home of the server that is asked", shared: "it has no sessions",
+		b.home: "is the home of the machine b of the cluster", foreign: "is the home of the machine x of the cluster other, which may go on with its agents",
+	}
+	for dir, refusal := range refusals {
 		out, err := exec.Command(filepath.Join(programs, "nexus"), "cluster", "import", dir, "--home", a.home).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), refusal) {
 			t.Errorf("import %s: %v: %s", dir, err, out)
 		}
 	}
+	a.wantImported(false, nil, foreign, "--alone")
 	old.end()
 	want["one"], want["two"], want["plan"] = "comes one", "conflict two", "comes"
 	a.wantImported(true, want, old.home, "--dry-run")

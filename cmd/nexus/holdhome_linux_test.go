@@ -56,7 +56,7 @@ func TestHoldHome(t *testing.T) {
 			if err := test.change(home); err != nil {
 				t.Fatal(err)
 			}
-			release, used, err := holdHome(home)
+			release, used, err := holdHome(home, false)
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), strings.ReplaceAll(test.want, "HOME", home)) {
 				t.Fatalf("got %v, want %q", err, test.want)
 			}
@@ -86,7 +86,7 @@ func TestHoldHomeAndItsServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	release, used, err := holdHome(home)
+	release, used, err := holdHome(home, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,11 +101,11 @@ func TestHoldHomeAndItsServer(t *testing.T) {
 	if err := used(); err == nil || !strings.Contains(err.Error(), "was started meanwhile") {
 		t.Errorf("of a server that has come it says %v", err)
 	}
-	if _, _, err := holdHome(home); err == nil {
+	if _, _, err := holdHome(home, false); err == nil {
 		t.Error("a home that a server uses was taken")
 	}
 	lock.Close()
-	release, used, err = holdHome(home)
+	release, used, err = holdHome(home, false)
 	if err != nil {
 		t.Fatal(err)
 	}
