@@ -235,6 +235,23 @@ func TestClusterDrain(t *testing.T) {
 	if of := c.owner("large"); of != "b" {
 		t.Errorf("it is placed on %s", of)
 	}
+	// The flags of create say where an agent is to be, as place does.
+	for name, flags := range map[string][]string{"by-node": {"--node", "b"}, "by-label": {"--label", "room=large"}, "by-near": {"--near", "taken"}} {
+		if out, err := c.nexus(append([]string{"create", name, "--cwd", shared}, flags...)...); err != nil || c.owner(name) != "b" {
+			t.Errorf("create %q: %s, %v, is of %q", flags, out, err, c.owner(name))
+		}
+	}
+	if out, err := a.nexus("create", "nowhere", "--label", "room=small"); err == nil {
+		t.Errorf("an agent on a machine that there is not: %s", out)
+	}
+	for _, name := range []string{"", "a b"} { // nothing that was mistyped is taken for done
+		if out, err := c.nexus("label", "b", name+"-"); err == nil {
+			t.Errorf("a label %q, which none can be, is taken away: %s", name, out)
+		}
+		if answer := c.call("/", "label_node", fmt.Sprintf(`{"node":"b","remove":["room",%q]}`, name)); !strings.Contains(answer, "Invalid parameter remove[1]: ") {
+			t.Errorf("label_node: %s", answer)
+		}
+	}
 	if out, err := c.nexus("cluster", "label", "b", "room-"); err != nil || out != "b: -\n" {
 		t.Errorf("no label: %q, %v", out, err)
 	}

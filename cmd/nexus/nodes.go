@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -39,6 +40,11 @@ func (s status) Label(set map[string]string, remove []string) (labels map[string
 		}
 		if slices.Contains(remove, label) {
 			return nil, api.Invalid("remove", "%s is to be set, too", label)
+		}
+	}
+	for i, label := range remove { // a name that none can have was meant otherwise
+		if cluster.CheckLabel(label, "") != nil {
+			return nil, api.Invalid(fmt.Sprintf("remove[%d]", i), "%.80q is no name of a label: it has letters, digits, - and _, at most 64, and begins with a letter or a digit", label)
 		}
 	}
 	labels, err = s.machines.node.Label(set, remove)
