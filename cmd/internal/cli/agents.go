@@ -101,6 +101,8 @@ stands after -- is its program and the arguments, in the place of the kind's own
 type create struct {
 	p                  api.CreateAgentParams
 	env                []string // NAME=VALUE
+	place              api.Placement
+	labels             []string // NAME=VALUE
 	trusted, sandboxed bool
 	yolo               bool
 }
@@ -116,6 +118,9 @@ func (v *create) flags(f *pflag.FlagSet) {
 	f.Var(optional{&v.p.SystemPrompt}, "system", "system prompt")
 	f.Var(optional{&v.p.Approvals}, "approvals", "how calls that need an approval are decided: ask (see approvals) or deny")
 	f.Var(optional{&v.p.CwdLost}, "cwd-lost", "if its directory is lost with a machine of a cluster: wait (the default) for the machine, or go on in a fresh one elsewhere")
+	f.Var(optional{&v.place.Node}, "node", "machine of the cluster that is to have a new agent (default: the one that is asked)")
+	f.StringArrayVar(&v.labels, "label", nil, "`NAME=VALUE` that the machine has which is to have a new agent; may be repeated")
+	f.Var(optional{&v.place.Near}, "near", "agent, or saved session, whose machine is to have a new agent")
 	f.Var(optional{&v.p.Kind}, "kind", "kind of an agent of another make (see kinds); what follows -- is its program")
 	f.Var(optional{&v.p.Home}, "program-home", "what such a program finds as HOME: own or user")
 	f.Lookup("program-home").Annotations = map[string][]string{ofParameter: {"home"}}
@@ -131,6 +136,9 @@ func (v *create) check(f *pflag.FlagSet, args []string) error {
 	if err := v.checkProgram(f.ArgsLenAtDash(), args); err != nil {
 		return err
 	}
+	if err := v.checkPlace(); err != nil {
+		return err
+	}
 	for preset, chosen := range map[string]bool{rights.Trusted: v.trusted, rights.Sandboxed: v.sandboxed, rights.Yolo: v.yolo} {
 		if chosen && v.p.Preset != nil {
 			return Usage("--preset, --trusted, --sandboxed and --yolo exclude each other")
@@ -140,6 +148,25 @@ func (v *create) check(f *pflag.FlagSet, args []string) error {
 		}
 	}
 	return absolute(v.p.Cwd)
+}
+
+// checkPlace takes what says which machine is to have the agent.
+func (v *create) checkPlace() error {
+	labels := map[string]string{}
+	for _, label := range v.labels {
+		name, value, ok := strings.Cut(label, "=")
+		if !ok {
+			return Usage("--label %s: want NAME=VALUE", label)
+		}
+		labels[name] = value
+	}
+	if len(labels) > 0 {
+		v.place.Labels = &labels
+	}
+	if v.place != (api.Placement{}) {
+		v.p.Place = &v.place
+	}
+	return nil
 }
 
 // checkProgram takes what stands after --, and the variables. dash is how many arguments stand before

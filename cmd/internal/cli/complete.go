@@ -22,7 +22,7 @@ const completePatience = time.Second
 // flagValues are what flags take, as the usage of a verb has it for an argument.
 var flagValues = map[string]string{
 	"agent": "AGENT", "agents": "AGENT", "model": "MODEL", "preset": "PRESET", "provider": "PROVIDER", "session": "SESSION", "types": "TYPE",
-	"cwd": "DIR", "home": "DIR", "log-dir": "DIR", "output": "table|json|yaml|name",
+	"near": "AGENT", "cwd": "DIR", "home": "DIR", "log-dir": "DIR", "output": "table|json|yaml|name",
 	"when-busy": "queue|reject|steer", "on-crash": "fail|retry", "approvals": "ask|deny", "cwd-lost": "wait|fresh", "if-exists": "fail|use",
 }
 
