@@ -45,8 +45,8 @@ func (r *Runner) machineOf(p api.RunPlanParams) (machine string, err error) {
 	}
 	switch {
 	case len(of) > 1:
-		return "", api.Invalid("agents", "those of a run are on one machine, and %s: name agents of one machine, or bring these together first "+
-			"(nexus cluster drain MACHINE has the others take its agents), and send the same again", strings.Join(told, ", "))
+		return "", api.Invalid("agents", "those of a run are on one machine, and %s: name agents of one machine, or bring these together, and send the same again "+
+			"(while each other machine drains, by nexus cluster drain MACHINE, all that can move come to the one that is left)", strings.Join(told, ", "))
 	case len(of) == 0 || of[0] == r.o.Claims.Self():
 		return "", nil
 	}
