@@ -82,7 +82,7 @@ func onMachine(machine string) string { return "it is on the machine " + machine
 // bringNew copies the record of a run that is not here; is tells it from others of its id.
 func (r *Runner) bringNew(ctx context.Context, one Brought, from, is string, dryRun bool) (Brought, error) {
 	id := one.PlanRunID
-	take := r.claim
+	take := r.take
 	if dryRun {
 		take = r.Elsewhere
 	}

@@ -23,8 +23,16 @@ type Claims interface {
 	ReleaseRun(ctx context.Context, run string) error
 }
 
-// claim makes a run this machine's. The error is a *rpc.ClaimedError, or NO_QUORUM.
-func (r *Runner) claim(ctx context.Context, id string) error {
+// claim makes a run that is asked for this machine's, unless it is to be another one's. The error is a *rpc.ClaimedError, NO_QUORUM or of the agents.
+func (r *Runner) claim(ctx context.Context, id string, p api.RunPlanParams) error {
+	if err := r.elsewhereNew(ctx, id, p); err != nil {
+		return err
+	}
+	return r.take(ctx, id)
+}
+
+// take makes a run this machine's. The error is a *rpc.ClaimedError, or NO_QUORUM.
+func (r *Runner) take(ctx context.Context, id string) error {
 	if r.o.Claims == nil {
 		return nil
 	}

@@ -94,9 +94,16 @@ func agentsElsewhere(id string, ids []string, machine string) error {
 	}
 }
 
-// leave has another machine have a run, as that one has its agents. The error is as of handOver. It closes the record.
-func (r *Runner) leave(ctx context.Context, id string, p api.RunPlanParams, record *Record, machine string) error {
-	if !record.Resumed {
+// stays sees that a run can go on here. If another machine has its agents by now, that one has the run, and the error is as of handOver. After an error
+// the record is closed.
+func (r *Runner) stays(ctx context.Context, id string, p api.RunPlanParams, record *Record) error {
+	machine, err := r.machineOf(p)
+	switch {
+	case err != nil:
+		return errors.Join(err, r.discard(ctx, id, record))
+	case machine == "":
+		return nil
+	case !record.Resumed:
 		return errors.Join(agentsElsewhere(id, *p.Agents, machine), r.discard(ctx, id, record))
 	}
 	record.Close()

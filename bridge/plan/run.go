@@ -128,10 +128,7 @@ func (r *Runner) begin(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*
 		}
 		return run, nil
 	}
-	if err := r.elsewhereNew(ctx, id, p); err != nil {
-		return nil, err
-	}
-	if err := r.claim(ctx, id); err != nil {
+	if err := r.claim(ctx, id, p); err != nil {
 		return nil, err
 	}
 	record, err := Open(r.record(id), Identity{Digest: digest, Earlier: []string{whole}, Plan: &p.Plan})
@@ -159,12 +156,8 @@ func (r *Runner) begin(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*
 			leave()
 		}
 	}()
-	machine, err := r.machineOf(p)
-	if err != nil {
-		return nil, errors.Join(err, r.discard(ctx, id, record))
-	}
-	if machine != "" {
-		return nil, r.leave(ctx, id, p, record, machine)
+	if err := r.stays(ctx, id, p, record); err != nil {
+		return nil, err
 	}
 	pool, err := r.newPool(c, p)
 	if err != nil {
