@@ -112,6 +112,23 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return 0
 }
 
+// closePatience bounds the end of an engine: one that stands still is ended with the process.
+const closePatience = 30 * time.Second
+
+func closeWithin(e *engine.Engine) {
+	closed := make(chan struct{})
+	go func() { // which ends with the engine, or with the process
+		e.Close()
+		close(closed)
+	}()
+	limit := time.NewTimer(closePatience)
+	defer limit.Stop()
+	select {
+	case <-closed:
+	case <-limit.C:
+	}
+}
+
 // serve runs the engine that the first line of stdin describes, until stdin or ctx ends.
 func serve(ctx context.Context, f *flags, errs logsink.Sink, stdin *bufio.Reader, stdout io.Writer) error {
 	o, err := readOptions(stdin)
@@ -133,7 +150,7 @@ func serve(ctx context.Context, f *flags, errs logsink.Sink, stdin *bufio.Reader
 	if err != nil {
 		return err
 	}
-	defer e.Close()
+	defer closeWithin(e)
 	ready, err := e.Ready()
 	if err != nil {
 		return err

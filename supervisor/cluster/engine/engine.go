@@ -135,6 +135,7 @@ type Engine struct {
 	front  *front
 	secret string
 	log    *engineLog
+	watch  watch
 }
 
 // Start starts it. It returns once it takes clients, whether the other machines are there or not.
@@ -148,6 +149,7 @@ func Start(o Options) (*Engine, error) {
 	}
 	_ = free.Close()
 	e := &Engine{secret: rand.Text(), log: &engineLog{log: cmp.Or(o.Log, zap.NewNop()), said: map[string]time.Time{}}}
+	e.watch.log = e.log.log
 	in := &clients{secret: e.secret}
 	options, err := o.server(in)
 	if err != nil {
@@ -171,6 +173,7 @@ func Start(o Options) (*Engine, error) {
 		return nil, fmt.Errorf("the cluster's server does not start at %s with what is in %s", o.Listen, o.Dir)
 	}
 	e.front.serve(e.server)
+	e.watch.begin(e.server, o.Machine)
 	return e, nil
 }
 
@@ -203,11 +206,12 @@ func (e *Engine) Check() error {
 	if why := e.log.why(); why != "" {
 		return errors.New(why)
 	}
-	return nil
+	return e.watch.why()
 }
 
 // Close ends it, and waits for its end. Its clients find out.
 func (e *Engine) Close() {
+	e.watch.end()
 	e.front.close()
 	e.server.Shutdown()
 	e.server.WaitForShutdown()
