@@ -304,7 +304,7 @@ func (m *machine) Taken(context.Context) (agents []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for agent, by := range m.had {
-		if m.claims[agent] != m.name && slices.Contains(by, m.name) {
+		if m.claims[agent] != m.name && slices.Contains(by, m.name) && !strings.HasPrefix(agent, ".") { // of those nothing is shipped
 			agents = append(agents, agent)
 		}
 	}

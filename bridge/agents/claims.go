@@ -339,10 +339,50 @@ func TakeOver(ctx context.Context, r *Registry) {
 	}
 }
 
-// EvictTaken ends the agents that another machine has taken, until ctx ends.
+// EvictTaken ends the agents that another machine has taken, and the temporary ones that this machine has no claim on any more, until ctx ends.
 func EvictTaken(ctx context.Context, r *Registry) {
 	for ratelimit.Sleep(ctx, takenEvery) == nil {
 		each(r.o.Claims.Taken(ctx), moving, func(id string) { evict(ctx, r, id) })
+		each(unclaimed(r), moving, func(id string) { endUnclaimed(ctx, r, id) })
+	}
+}
+
+// unclaimed are the temporary agents here whose names the others gave up while this machine stood still or was cut off, whether another machine has
+// made an agent of the name since or not. A new agent is claimed before it is one of the supervisor's.
+func unclaimed(r *Registry) (agents []string) {
+	for _, info := range r.o.Supervisor.Agents() {
+		if api.IsTemp(info.ID) && isUnclaimed(r, info.ID) {
+			agents = append(agents, info.ID)
+		}
+	}
+	return agents
+}
+
+// isUnclaimed reports whether this machine has no claim on an agent, as far as that is certain: which claims were given up, a machine that is cut off does not know.
+func isUnclaimed(r *Registry, id string) bool {
+	if r.o.Claims.Check() != nil {
+		return false
+	}
+	machine, known := r.o.Claims.Owner(id)
+	return !known || machine != r.o.Claims.Self()
+}
+
+// endUnclaimed ends a temporary agent that is unclaimed, as if it was destroyed: the others were told that it ended with its machine.
+func endUnclaimed(ctx context.Context, r *Registry, id string) {
+	if !isUnclaimed(r, id) { // it was, before others were ended
+		return
+	}
+	// Before the lock: whoever holds it may wait for the agent.
+	if err := r.o.Supervisor.Remove(ctx, id); err != nil {
+		return // it was destroyed meanwhile, or ctx has ended
+	}
+	r.log.Warn("the others took this machine for lost, and the name of a temporary agent for free: the agent ends", zap.String("agent", id))
+	defer r.locks.Lock(id)()
+	if _, err := r.o.Supervisor.Agent(id); err == nil || r.last.is(id) {
+		return
+	}
+	if err := r.o.Sessions.RemoveTemp(id); err != nil {
+		r.log.Warn("agent ended, its file is still there", zap.String("agent", id), zap.Error(err))
 	}
 }
 

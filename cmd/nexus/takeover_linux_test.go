@@ -286,3 +286,56 @@ func TestClusterCwdLost(t *testing.T) {
 		s.end()
 	}
 }
+
+// A server that stands still while its engine goes on is lost to the others, and the names of its temporary agents are free. When it goes on, it ends these agents:
+// no machine lists one that another machine has, or that nobody reaches.
+func TestClusterTemporary(t *testing.T) {
+	t.Parallel()
+	_, a, b, c := farm(t)
+	for _, agent := range []string{".free", ".taken"} {
+		if answer := b.call("/", "create_agent", fmt.Sprintf(`{"agent_id":%q}`, agent)); gjson.Get(answer, "result.agent_id").Str != agent {
+			t.Fatal(answer)
+		}
+		if answer := a.send(agent, "My name is Alice"); !strings.Contains(answer, "Alice") {
+			t.Fatal(answer)
+		}
+	}
+	if err := b.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the names are free", func() (none struct{}, err error) {
+		for _, agent := range []string{".free", ".taken"} {
+			if answer := a.call("/agent/"+agent, "get_messages", `{}`); gjson.Get(answer, "error.data.type").Str != "AGENT_NOT_FOUND" {
+				return none, errors.New(answer)
+			}
+		}
+		return none, nil
+	})
+	eventually(t, "another machine has the name", func() (none struct{}, err error) {
+		if answer := c.call("/", "create_agent", `{"agent_id":".taken"}`); gjson.Get(answer, "result.agent_id").Str != ".taken" {
+			err = errors.New(answer)
+		}
+		return none, err
+	})
+	if err := b.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*live{a, b, c} {
+		eventually(t, "each name is of one machine", func() (none struct{}, err error) {
+			answer := s.call("/", "list_agents", `{}`)
+			if got := gjson.Get(answer, "result.agents.#.node").Raw; got != `["c"]` || gjson.Get(answer, "result.unreachable_nodes").Exists() {
+				err = errors.New(answer)
+			}
+			return none, err
+		})
+	}
+	if answer := b.send(".taken", "What is my name?"); strings.Contains(answer, "Alice") {
+		t.Errorf("the agent of the machine that stood still answers: %s", answer)
+	}
+	if answer := b.call("/", "create_agent", `{"agent_id":".free"}`); gjson.Get(answer, "result.agent_id").Str != ".free" {
+		t.Errorf("a name that is free: %s", answer)
+	}
+	c.end()
+	b.end()
+	a.end()
+}
