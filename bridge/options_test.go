@@ -140,7 +140,7 @@ func (f figures) Spares() (waiting int, used uint64) { return 0, 0 }
 
 func (f figures) Nodes() api.ListNodesResult {
 	return api.ListNodesResult{Node: "a", Nodes: []api.NodeInfo{{
-		Node: "a", State: "up", Labels: map[string]string{"gpu": "none"}, Version: "v1", Processors: 4, Agents: 2, LastHeard: "2026-01-02T03:04:05Z",
+		Node: "a", State: "up", Labels: map[string]string{"gpu": "none"}, Version: "v1", Processors: 4, Agents: 2, LastHeard: new("2026-01-02T03:04:05Z"),
 	}}}
 }
 

@@ -23,12 +23,13 @@ type (
 		Nodes   []NodeInfo `json:"nodes"`
 	}
 
-	// NodeInfo is one machine. LastHeard is RFC 3339, UTC.
+	// NodeInfo is one machine. LastHeard is RFC 3339, UTC; null of a machine that the server has not heard of since it started, of which no more is known than that
+	// agents are its.
 	NodeInfo struct {
 		Node string `json:"node"`
-		// State is draining of a machine that is up and is to have no agents (drain_node), lost of one that was not heard of for 5 s, and left of
-		// one that ended.
-		State           string            `json:"state" enum:"up,draining,lost,left"`
+		// State is draining of a machine that is up and is to have no agents (drain_node), lost of one that was not heard of for 5 s, left of
+		// one that ended, and removed of one that was removed from the cluster while agents wait for a machine of its name.
+		State           string            `json:"state" enum:"up,draining,lost,left,removed"`
 		Labels          map[string]string `json:"labels"`
 		Version         string            `json:"version"`
 		Processors      int               `json:"processors"`
@@ -36,7 +37,7 @@ type (
 		FreeMemoryBytes *int64            `json:"free_memory_bytes"` // likewise
 		Agents          int               `json:"agents"`
 		MaxAgents       *int              `json:"max_agents"` // null for no bound
-		LastHeard       string            `json:"last_heard"`
+		LastHeard       *string           `json:"last_heard"`
 	}
 
 	// DrainNodeParams are those of drain_node.

@@ -125,7 +125,7 @@ func TestAgentsAreBounded(t *testing.T) {
 	for _, want := range []string{
 		fmt.Sprintf("nexus_agents_memory_bytes %v", float64(agents<<20)), "nexus_agents_memory_max_bytes 1.048576e+06",
 		fmt.Sprintf("nexus_agents_cpu_seconds_total %d", agents), fmt.Sprintf(`nexus_agents{state="ready"} %d`, agents),
-		`nexus_cluster_machines{state="up"} 2`, `nexus_cluster_machines{state="draining"} 0`, `nexus_cluster_machines{state="lost"} 1`, `nexus_cluster_machines{state="left"} 0`,
+		`nexus_cluster_machines{state="up"} 2`, `nexus_cluster_machines{state="draining"} 0`, `nexus_cluster_machines{state="lost"} 1`, `nexus_cluster_machines{state="left"} 0`, `nexus_cluster_machines{state="removed"} 0`,
 		`nexus_cluster_machine_up{machine="a"} 1`, `nexus_cluster_machine_up{machine="b"} 0`, `nexus_cluster_machine_agents{machine="a"} 7`,
 		`nexus_cluster_machine_memory_available_bytes{machine="a"} 1.048576e+06`,
 	} {

@@ -148,7 +148,7 @@ func (s *sampler) Collect(out chan<- prometheus.Metric) {
 // collectMachines tells of the machines of the cluster; of a server alone, that there is one. How many are known is bounded.
 func (s *sampler) collectMachines(gauge func(*prometheus.Desc, float64, ...string)) {
 	all := s.o.Nodes.Nodes()
-	known := map[string]int{"up": 0, "draining": 0, "lost": 0, "left": 0}
+	known := map[string]int{"up": 0, "draining": 0, "lost": 0, "left": 0, "removed": 0}
 	for _, n := range all.Nodes {
 		known[n.State]++
 		if all.Cluster == nil {

@@ -28,13 +28,19 @@ func (d *doctor) cluster(ctx context.Context, c *client.Client) {
 		}
 	}
 	for _, n := range all.Nodes {
-		if n.State != "left" {
+		if n.State != "left" && n.State != "removed" {
 			members++
 		}
 		switch {
+		case n.State == "removed":
+			d.add("cluster", isWarn, "have a machine of that name join (nexus cluster init): it may have an empty home",
+				"%s: agents wait for the machine %s, which was removed, as no other one shares their directories", *all.Cluster, n.Node)
+		case n.State == "lost" && n.LastHeard == nil:
+			d.add("cluster", isWarn, "see to that machine and its network, and start its server again",
+				"%s: the machine %s, which has agents, is lost, and was not heard of since this server started", *all.Cluster, n.Node)
 		case n.State == "lost":
 			d.add("cluster", isWarn, "see to that machine and its network, and start its server again",
-				"%s: the machine %s is lost, and was heard of last at %s", *all.Cluster, n.Node, n.LastHeard)
+				"%s: the machine %s is lost, and was heard of last at %s", *all.Cluster, n.Node, *n.LastHeard)
 		case n.State != "left" && n.Version != version:
 			d.add("cluster", isWarn, "give all machines one version, one after the other",
 				"%s: the machine %s has version %s, and %s has %s", *all.Cluster, n.Node, n.Version, all.Node, version)

@@ -37,8 +37,12 @@ func (m *membership) machines() bridge.Machines {
 
 func (m machines) All() (all []forward.Machine) {
 	for _, one := range m.Machines() { // of one of an unknown version is not known what it has room for: it gets no agents
+		state := forward.State(one.State)
+		if one.State == cluster.RemovedState { // its agents are not reached
+			state = forward.Lost
+		}
 		all = append(all, forward.Machine{
-			Name: one.Name, State: forward.State(one.State), Draining: one.Draining || one.Version == cluster.UnknownVersion, Labels: one.Labels, Version: one.Version,
+			Name: one.Name, State: state, Draining: one.Draining || one.Version == cluster.UnknownVersion, Labels: one.Labels, Version: one.Version,
 			Load: forward.Load{
 				Processors: one.Load.Processors, MemoryBytes: one.Load.MemoryBytes, FreeBytes: one.Load.FreeBytes,
 				Agents: one.Load.Agents, MaxAgents: one.Load.MaxAgents,

@@ -88,7 +88,9 @@ func (s status) alone() api.ListNodesResult {
 func nodeInfo(m cluster.Machine) api.NodeInfo {
 	n := api.NodeInfo{
 		Node: m.Name, State: string(m.State), Labels: m.Labels, Version: m.Version, Processors: m.Load.Processors, Agents: m.Load.Agents,
-		LastHeard: m.Heard.UTC().Format(time.RFC3339Nano),
+	}
+	if !m.Heard.IsZero() {
+		n.LastHeard = new(m.Heard.UTC().Format(time.RFC3339Nano))
 	}
 	if m.State == cluster.Up && m.Draining {
 		n.State = "draining"

@@ -64,7 +64,7 @@ func TestClusterRemove(t *testing.T) {
 		t.Fatalf("remove b: %v\n%s", err, says)
 	}
 	for _, s := range []*live{a, c} {
-		s.untilNodes("a up, c up")
+		s.untilNodes("a up, b removed, c up") // as an agent waits for it
 		untilMoved(t, s, "worker")
 	}
 	if answer := a.call("/agent/bound", "get_model", `{}`); gjson.Get(answer, "error.data.type").Str != "NODE_UNREACHABLE" {
@@ -74,7 +74,7 @@ func TestClusterRemove(t *testing.T) {
 	initAgain(t, dir, addresses[3], "--without", "b")
 	d := newMachine(t, filepath.Join(dir, "d"), "--shared-path", shared)
 	for _, s := range []*live{a, c, d} {
-		s.untilNodes("a up, c up, d up")
+		s.untilNodes("a up, b removed, c up, d up")
 	}
 	if says, err := d.removes("b"); err != nil { // what was b's is on d
 		t.Fatalf("remove b again: %v\n%s", err, says)
@@ -84,7 +84,7 @@ func TestClusterRemove(t *testing.T) {
 	}
 	_ = c.cmd.Wait() // that it was killed
 	for _, s := range []*live{a, d} {
-		s.untilNodes("a up, c lost, d up")
+		s.untilNodes("a up, b removed, c lost, d up")
 		untilMoved(t, s, "worker")
 		if answer := s.call("/agent/worker", "send", `{"content":"My name is Alice","request_id":"first"}`); !gjson.Get(answer, "result.replayed").Bool() {
 			t.Errorf("what was acknowledged: %s", answer)
@@ -104,7 +104,7 @@ func TestClusterRemove(t *testing.T) {
 	if states, agrees := b.nodes(); states != "b up" || agrees {
 		t.Errorf("the machine that was removed knows %s, agrees: %t", states, agrees)
 	}
-	a.untilNodes("a up, c lost, d up")
+	a.untilNodes("a up, b removed, c lost, d up")
 	b.end()
 	initAgain(t, dir, addresses[1])
 	b = newMachine(t, filepath.Join(dir, "b"), "--shared-path", shared) // in another home

@@ -2,6 +2,8 @@ package main_test
 
 import (
 	"bytes"
+	"io"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -76,4 +78,72 @@ func tellsUnreached(t *testing.T, s *live) {
 	p.sees("there is no agent nobody" + mayHave + ": create it? y/n")
 	p.types("n\r/quit\r")
 	_ = p.leaves()
+}
+
+// Machines that are started after one was lost know of it by the agents that it has: it is lost to them, too, and what it has is missing. So it is of a machine
+// that was removed, while agents wait for it.
+func TestClusterUnheard(t *testing.T) {
+	t.Parallel()
+	shared, a, b, c := farm(t)
+	a.createIn("worker", shared)
+	if answer := a.send("worker", "My name is Alice"); !strings.Contains(answer, "Alice") {
+		t.Fatal(answer)
+	}
+	b.createIn("bound", t.TempDir())
+	if answer := a.send("bound", "My name is Alice"); !strings.Contains(answer, "Alice") {
+		t.Fatal(answer)
+	}
+	for _, s := range []*live{b, a, c} {
+		if err := s.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = s.cmd.Wait() // that it was killed
+	}
+	a.again()
+	c.again()
+	missing := func(s *live, state, found string) {
+		t.Helper()
+		for _, method := range []string{"list_agents", "list_sessions"} {
+			if answer := s.call("/", method, `{}`); gjson.Get(answer, "result.unreachable_nodes").Raw != `["b"]` {
+				t.Errorf("%s of %s: %s", method, s.cwd, answer)
+			}
+		}
+		const mayHave = "no agent bound runs, and none is saved; but the machine b is not reached, and may have it"
+		if _, stderr, status := s.rpc("status", "bound"); status != 1 || !strings.Contains(stderr, mayHave) {
+			t.Errorf("status bound: %d, %s", status, stderr)
+		}
+		if stdout, _, _ := s.rpc("nodes"); !strings.Contains(strings.Join(strings.Fields(stdout), " "), " b "+state+" - - - - ") {
+			t.Errorf("nodes:\n%s", stdout)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/metrics", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+s.key)
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if text, err := io.ReadAll(response.Body); err != nil || !strings.Contains(string(text), `nexus_cluster_machines{state="`+state+`"} 1`) {
+			t.Errorf("metrics: %v\n%s", err, text)
+		}
+		doctor := exec.Command(filepath.Join(programs, "nexus"), "doctor", "--home", s.home)
+		if out, _ := doctor.CombinedOutput(); !strings.Contains(string(out), found) { // of which it warns
+			t.Errorf("doctor:\n%s", out)
+		}
+	}
+	for _, s := range []*live{a, c} {
+		s.untilNodes("a up, b lost, c up")
+		missing(s, "lost", "the machine b, which has agents, is lost, and was not heard of since this server started")
+	}
+	if says, err := a.removes("b"); err != nil || !strings.Contains(says, "bound ") {
+		t.Fatalf("remove b: %v\n%s", err, says)
+	}
+	for _, s := range []*live{a, c} {
+		s.untilNodes("a up, b removed, c up")
+		missing(s, "removed", "agents wait for the machine b, which was removed")
+	}
+	c.end()
+	a.end()
 }

@@ -166,7 +166,7 @@ func (n *Node) learn(agent string, c Claim) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if c.Epoch > n.revision && c.Epoch > n.claims[agent].Epoch { // else all that came since is known already
-		n.claims[agent] = c
+		setClaim(n, agent, c)
 	}
 }
 
@@ -236,9 +236,24 @@ func (n *Node) Release(ctx context.Context, agent string, epoch uint64) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.claims[agent].Epoch == epoch {
-		delete(n.claims, agent)
+		setClaim(n, agent, Claim{})
 	}
 	return nil
+}
+
+// setClaim takes a claim on an agent, or that there is none: one without a machine. mu is held.
+func setClaim(n *Node, agent string, c Claim) {
+	if before, ok := n.claims[agent]; ok {
+		if n.claimants[before.Machine]--; n.claimants[before.Machine] == 0 {
+			delete(n.claimants, before.Machine)
+		}
+	}
+	if c.Machine == "" {
+		delete(n.claims, agent)
+		return
+	}
+	n.claims[agent] = c
+	n.claimants[c.Machine]++
 }
 
 // change does something that the machines have to agree on.
@@ -347,6 +362,10 @@ func (n *Node) known(all map[string]Claim, revision uint64) {
 		}
 	}
 	n.claims, n.revision, n.since = all, revision, time.Now()
+	clear(n.claimants)
+	for _, c := range all {
+		n.claimants[c.Machine]++
+	}
 	if n.first.IsZero() {
 		n.whole, n.first = n.since, n.since
 	}
@@ -384,7 +403,5 @@ func (n *Node) took(entry jetstream.KeyValueEntry, known map[string]Claim) {
 	if n.claims[string(name)].Epoch > c.Epoch { // of which was told meanwhile
 		return
 	}
-	if n.claims[string(name)] = c; c.Machine == "" {
-		delete(n.claims, string(name))
-	}
+	setClaim(n, string(name), c)
 }

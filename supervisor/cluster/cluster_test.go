@@ -172,6 +172,35 @@ func TestMachines(t *testing.T) {
 	until(t, "c is back", func() bool { return states(nodes[0]) == "a up, b up, c up" && states(again) == "a up, b up, c up" })
 }
 
+// A machine that was lost before another one began is known to that one, too, if it has agents: it is lost as well, and nothing is known of it but that. Once it has none, it is
+// not known at all.
+func TestUnheard(t *testing.T) {
+	t.Parallel()
+	nodes, options := farm(t, 3)
+	claim, err := nodes[2].Claim(t.Context(), "x", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes[2].stop()
+	nodes[0].stop()
+	again := start(t, options[0])
+	agree(t, again)
+	until(t, "c is known", func() bool { return states(again) == "a up, b up, c lost" })
+	if c := again.Machines()[2]; !c.Heard.IsZero() || c.Version != "" {
+		t.Errorf("of a machine that was not heard of is known %+v", c)
+	}
+	taken, err := again.Claim(t.Context(), "x", claim.Epoch)
+	if err != nil || states(again) != "a up, b up" {
+		t.Errorf("the last agent of c is a's: %s, %v", states(again), err)
+	}
+	if err := again.Give(t.Context(), "x", "c", taken.Epoch); err != nil || states(again) != "a up, b up, c lost" {
+		t.Errorf("c has it again: %s, %v", states(again), err)
+	}
+	c := start(t, options[2])
+	agree(t, c)
+	until(t, "c is back", func() bool { return states(again) == "a up, b up, c up" })
+}
+
 // A machine that drains says so to all, and still does after a restart, until that is undone. An agent that it gives to another one is that one's at once, and
 // giving it again says so; nobody gives away what another machine has.
 func TestDrain(t *testing.T) {

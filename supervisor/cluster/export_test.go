@@ -11,5 +11,5 @@ func Miss(n *Node, agent string) {
 		n.machines[name] = m
 	}
 	n.revision = n.claims[agent].Epoch - 1
-	delete(n.claims, agent)
+	setClaim(n, agent, Claim{})
 }

@@ -26,6 +26,8 @@ const (
 	Lost State = "lost"
 	// Left is one that has ended.
 	Left State = "left"
+	// RemovedState is of one that was removed from the cluster, and has agents that wait for a machine of its name.
+	RemovedState State = "removed"
 )
 
 const (
@@ -54,21 +56,32 @@ type Machine struct {
 	Shared []string `json:"shared,omitempty"`
 	// Adopts says that it knows of an agent that it takes over also what was accepted since the files were shipped (package accepted).
 	Adopts bool `json:"adopts,omitzero"`
-	// Heard is when it was heard of last, by the clock of who says so.
+	// Heard is when it was heard of last, by the clock of who says so; zero if it was not since that one runs. Then no more is known of it than its name.
 	Heard time.Time `json:"heard"`
 }
 
-// Machines are those that were heard of since this one runs, by name, without those that were removed.
+// Machines are those that were heard of since this one runs, by name, without those that were removed; and those that have agents all the same, by what the machines agreed on.
 func (n *Node) Machines() []Machine {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	all := slices.SortedFunc(maps.Values(n.machines), func(a, b Machine) int { return strings.Compare(a.Name, b.Name) })
+	all := slices.Collect(maps.Values(n.machines))
 	all = slices.DeleteFunc(all, func(m Machine) bool { return n.o.Members.Removed(m.Name) })
 	for i, m := range all {
 		if m.State == Up && m.Name != n.o.Machine && time.Since(m.Heard) > lostAfter {
 			all[i].State = Lost
 		}
 	}
+	for name := range n.claimants {
+		_, heard := n.machines[name]
+		switch removed := n.o.Members.Removed(name); {
+		case name == Unreadable, name == n.o.Machine:
+		case removed:
+			all = append(all, Machine{Name: name, State: RemovedState})
+		case !heard:
+			all = append(all, Machine{Name: name, State: Lost})
+		}
+	}
+	slices.SortFunc(all, func(a, b Machine) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 

@@ -49,17 +49,18 @@ type Node struct {
 
 	changing sync.Mutex // held while what is kept is changed
 
-	mu       sync.Mutex
-	kept     settings
-	machines map[string]Machine
-	bucket   jetstream.KeyValue // nil until agreed
-	claims   map[string]Claim   // as far as they are known here
-	revision uint64             // the last one that is known
-	needed   uint64             // the last one that there was when a majority was there again; until it is known, others are not
-	behind   bool               // needed is not known yet
-	since    time.Time          // from when on this machine has heard all that the others said; zero before claims are known
-	echo     time.Time          // when it heard last what it said itself
-	listens  time.Time          // since when it has heard itself, without a pause of more than deafAfter
+	mu        sync.Mutex
+	kept      settings
+	machines  map[string]Machine
+	bucket    jetstream.KeyValue // nil until agreed
+	claims    map[string]Claim   // as far as they are known here
+	claimants map[string]int     // how many of them each machine has, if it has any
+	revision  uint64             // the last one that is known
+	needed    uint64             // the last one that there was when a majority was there again; until it is known, others are not
+	behind    bool               // needed is not known yet
+	since     time.Time          // from when on this machine has heard all that the others said; zero before claims are known
+	echo      time.Time          // when it heard last what it said itself
+	listens   time.Time          // since when it has heard itself, without a pause of more than deafAfter
 	// whole is when Check had nothing to say last, and first when claims were known first; zero before.
 	whole, first time.Time
 }
@@ -76,7 +77,7 @@ func Join(nc *nats.Conn, o Options) (*Node, error) {
 	if o.Members == nil {
 		o.Members = anyMembers{}
 	}
-	n := &Node{o: o, log: o.Log, nc: nc, tunnel: tunnel.New(nc, o.Later), process: rand.Text(), machines: map[string]Machine{}, claims: map[string]Claim{}, agreed: make(chan struct{}), reheard: make(chan struct{}, 1)}
+	n := &Node{o: o, log: o.Log, nc: nc, tunnel: tunnel.New(nc, o.Later), process: rand.Text(), machines: map[string]Machine{}, claims: map[string]Claim{}, claimants: map[string]int{}, agreed: make(chan struct{}), reheard: make(chan struct{}, 1)}
 	var err error
 	if n.kept, err = readSettings(o.File); err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", err)

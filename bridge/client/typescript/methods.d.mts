@@ -177,7 +177,7 @@ export type ListNodesResult = {
   problem: string | null;
   nodes: Array<{
     node: string;
-    state: "up" | "draining" | "lost" | "left";
+    state: "up" | "draining" | "lost" | "left" | "removed";
     labels: Record<string, string>;
     version: string;
     processors: number;
@@ -185,7 +185,7 @@ export type ListNodesResult = {
     free_memory_bytes: number | null;
     agents: number;
     max_agents: number | null;
-    last_heard: string;
+    last_heard: string | null;
   }>;
 };
 

@@ -201,7 +201,7 @@ func TestRemove(t *testing.T) {
 		t.Fatalf("those that wait are %q, %v", got.Waiting, err)
 	}
 	for _, m := range []*machine{a, c} {
-		m.knows(t, "a up, c up", 2)
+		m.knows(t, "a up, b removed, c up", 2) // as an agent waits for it
 	}
 	a.keeps(t, 2)
 	if _, err := a.remove(t, "b", false); err != nil {
@@ -217,7 +217,7 @@ func TestRemove(t *testing.T) {
 		t.Errorf("what was removed is removed again by a machine that joins: %v", err)
 	}
 	for _, m := range []*machine{a, c, d} {
-		m.knows(t, "a up, c up, d up", 3)
+		m.knows(t, "a up, b removed, c up, d up", 3)
 	}
 	until(t, "three machines have the claims", func() error {
 		if on := replicas(t, a); on != 3 {

@@ -129,9 +129,9 @@ func (l *lists) accept(ctx context.Context, name string, a *agent, p accepted.Pr
 	return err == nil
 }
 
-// adopted reports whether each machine that may take agents over adopts what is on a list: earlier versions do not.
+// adopted reports whether each machine that may take agents over adopts what is on a list: earlier versions do not. One that was not heard of takes none over.
 func (l *lists) adopted() bool {
-	return !slices.ContainsFunc(l.node.Machines(), func(m cluster.Machine) bool { return !m.Adopts && m.State != cluster.Left })
+	return !slices.ContainsFunc(l.node.Machines(), func(m cluster.Machine) bool { return !m.Adopts && m.State != cluster.Left && !m.Heard.IsZero() })
 }
 
 // take makes the list of an agent whose records are to be opened this machine's, and adopts what its earlier owner had accepted since that shipped the files; if that is gone, it

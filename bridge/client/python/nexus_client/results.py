@@ -173,7 +173,7 @@ class ListKinds(TypedDict):
 
 class NodeInfo(TypedDict):
     node: str
-    state: Literal["up", "draining", "lost", "left"]
+    state: Literal["up", "draining", "lost", "left", "removed"]
     labels: Dict[str, str]
     version: str
     processors: int
@@ -181,7 +181,7 @@ class NodeInfo(TypedDict):
     free_memory_bytes: Optional[int]
     agents: int
     max_agents: Optional[int]
-    last_heard: str
+    last_heard: Optional[str]
 
 
 class ListNodes(TypedDict):
