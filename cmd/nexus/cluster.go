@@ -451,7 +451,7 @@ func (m *membership) apart() string {
 	if !m.register.Known() {
 		return "what the machines keep together is not read yet"
 	}
-	if !m.members.Counts() {
+	if !m.members.Counts(m.o.Machine) {
 		return "this machine was removed lately and is counted again within five minutes; until then the others must do without it"
 	}
 	return ""

@@ -57,6 +57,7 @@ func farm(t *testing.T, n int) (machines []*machine, options []engine.Options) {
 type counted int
 
 func (c counted) Count() int        { return int(c) }
+func (counted) Counts(string) bool  { return true }
 func (counted) Removed(string) bool { return false }
 
 func start(t *testing.T, o engine.Options) *machine {

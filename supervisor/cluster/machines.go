@@ -121,11 +121,14 @@ func listened(n *Node) bool {
 // hears reports whether this machine hears itself, by NATS, and a majority of the members. mu is held.
 func (n *Node) hears() bool { return time.Since(n.echo) <= deafAfter && n.majority() }
 
-// majority reports whether a majority of the members was heard of lately. mu is held.
+// majority reports whether a majority of the members was heard of lately. A machine that is there and none of them, this one or another, is no part of it. mu is held.
 func (n *Node) majority() bool {
-	heard := 1
+	heard := 0
+	if n.o.Members.Counts(n.o.Machine) {
+		heard++
+	}
 	for name, m := range n.machines {
-		if name != n.o.Machine && m.State == Up && time.Since(m.Heard) <= lostAfter && !n.o.Members.Removed(name) {
+		if name != n.o.Machine && m.State == Up && time.Since(m.Heard) <= lostAfter && !n.o.Members.Removed(name) && n.o.Members.Counts(name) {
 			heard++
 		}
 	}

@@ -18,6 +18,8 @@ type Members interface {
 	// Count is how many there are to be, of which a majority has to be heard for one to be [Node.Gone]; 0 where the servers of NATS are
 	// others' and say that.
 	Count() int
+	// Counts reports whether a machine is one of these, as far as is known: one that was removed and has joined anew is none for a while.
+	Counts(machine string) bool
 	// Removed reports whether a machine was removed from the cluster, and has not joined it anew.
 	Removed(machine string) bool
 }
@@ -26,6 +28,7 @@ type Members interface {
 type anyMembers struct{}
 
 func (anyMembers) Count() int          { return 0 }
+func (anyMembers) Counts(string) bool  { return true }
 func (anyMembers) Removed(string) bool { return false }
 
 // Removed are the machines that were removed from a cluster, by name, and when: to the second, as certificates are made.

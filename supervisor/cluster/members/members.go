@@ -63,11 +63,12 @@ type Members struct {
 	leaving sync.Mutex    // held while what the engine is to know is written, and out is closed: nothing is written after that
 	out     chan struct{} // closed once this machine was removed
 
-	mu        sync.Mutex      // guards what follows
-	count     int             // of machines
-	uncounted bool            // this one is not among them
-	alone     int             // how often NATS was seen in no group, one after the other
-	removed   cluster.Removed // never changed, but replaced
+	mu        sync.Mutex          // guards what follows
+	count     int                 // of machines
+	uncounted bool                // this one is not among them
+	peers     map[string]struct{} // the others, by id; nil while not all are known
+	alone     int                 // how often NATS was seen in no group, one after the other
+	removed   cluster.Removed     // never changed, but replaced
 }
 
 // Open begins to follow which machines there are, until Close. It waits for nobody.
@@ -99,11 +100,15 @@ func (m *Members) Count() int {
 	return m.count
 }
 
-// Counts reports whether NATS counts this machine among its own, and keeps what it should on it: one that was removed and joins anew it counts after five minutes.
-func (m *Members) Counts() bool {
+// Counts implements [cluster.Members]: whether NATS counts a machine among its own, and keeps what it should on it. One that was removed and joins anew it counts after five minutes.
+func (m *Members) Counts(machine string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return !m.uncounted
+	if machine == m.o.Machine {
+		return !m.uncounted
+	}
+	_, counts := m.peers[peerID(machine)]
+	return counts || m.peers == nil
 }
 
 // Removed implements [cluster.Members].

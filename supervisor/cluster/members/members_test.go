@@ -296,9 +296,69 @@ func TestRemovedComesBack(t *testing.T) {
 	}
 	// NATS counts it after five minutes, or at once if another machine was elected meanwhile.
 	until(t, "b knows whether NATS counts it", func() error {
-		if counted := a.members.Count() == 4; b.members.Counts() != counted || !a.members.Counts() {
-			return fmt.Errorf("it says %t, and a counts %d", b.members.Counts(), a.members.Count())
+		if counted := a.members.Count() == 4; b.members.Counts("b") != counted || a.members.Counts("b") != counted || !a.members.Counts("a") {
+			return fmt.Errorf("it says %t, and a counts %d", b.members.Counts("b"), a.members.Count())
 		}
 		return nil
 	})
+}
+
+// A machine that was removed and has joined anew is none of those whose majority decides, until NATS counts it: without one of the two that count, nothing is agreed on, and each
+// machine that is left says so, as long as nobody leads them.
+func TestUncounted(t *testing.T) {
+	t.Parallel()
+	var all []*machine
+	for _, of := range clustertest.Start(t, 3) {
+		all = append(all, joins(t, of, time.Now().Truncate(time.Second).Add(-time.Second)))
+	}
+	a, b, c := all[0], all[1], all[2]
+	for _, m := range all {
+		m.knows(t, "a up, b up, c up", 3)
+	}
+	removed := make(chan error, 1)
+	go func() { // which is waited for
+		_, err := a.remove(t, "c", true)
+		removed <- err
+	}()
+	select {
+	case <-c.members.Out():
+	case <-time.After(patience):
+		t.Fatal("a machine is not told that it was removed")
+	}
+	c.leave()
+	if err := <-removed; err != nil {
+		t.Fatal(err)
+	}
+	c.Start()
+	c = joins(t, c.Machine, time.Now().Add(time.Second))
+	for _, m := range []*machine{a, b, c} {
+		m.knows(t, "a up, b up, c up", 2)
+		until(t, m.Name()+" knows that c is not counted", func() error {
+			if m.members.Counts("c") || !m.members.Counts("a") || !m.members.Counts("b") {
+				return errNotYet
+			}
+			return nil
+		})
+	}
+	a.leave()
+	for _, m := range []*machine{b, c} {
+		for range 3 { // as long as the others are asked for who counts
+			until(t, m.Name()+" knows that there is no majority", func() error {
+				if err := m.node.Check(); !errors.Is(err, cluster.ErrNoQuorum) || m.members.Counts("c") {
+					return fmt.Errorf("it says %w, and that c counts: %t", err, m.members.Counts("c"))
+				}
+				return nil
+			})
+			pause := time.NewTimer(2 * time.Second)
+			<-pause.C
+			if err := m.node.Check(); !errors.Is(err, cluster.ErrNoQuorum) {
+				t.Errorf("%s has found a majority: %v", m.Name(), err)
+			}
+		}
+	}
+	a.Start()
+	a = joins(t, a.Machine, time.Now())
+	for _, m := range []*machine{a, b, c} {
+		until(t, m.Name()+" agrees with the others", m.node.Check)
+	}
 }

@@ -85,7 +85,13 @@ func (m *Members) recount(ctx context.Context) {
 		return
 	}
 	m.alone = 0
-	m.count, m.uncounted = all.Size, all.Leader != "" && all.Size == len(all.Peers)
+	m.count = all.Size
+	if all.Leader != "" { // else what was known of this machine holds
+		m.uncounted = all.Size == len(all.Peers)
+	}
+	if m.peers = nil; m.uncounted || all.Size == len(all.Peers)+1 {
+		m.peers = all.Peers
+	}
 }
 
 // meta is the group of all servers as this machine's has it.
