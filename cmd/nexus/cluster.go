@@ -432,6 +432,9 @@ func (m *membership) warnings() (all []string) {
 	if why := m.apart(); why != "" {
 		all = []string{"cluster: " + why}
 	}
+	for _, name := range cluster.Twins(m.node) {
+		all = append(all, fmt.Sprintf("cluster: two servers are the machine %s, each of which has the other's agents: end one of them", name))
+	}
 	for _, met := range m.later.Warnings() {
 		all = append(all, "cluster: "+met)
 	}

@@ -202,6 +202,29 @@ func TestUnheard(t *testing.T) {
 	until(t, "c is back", func() bool { return states(again) == "a up, b up, c up" })
 }
 
+// Two servers that are one machine at different addresses do not hear each other, as their servers of NATS have one name; the other machines tell both. A machine that is started
+// again is one.
+func TestTwins(t *testing.T) {
+	t.Parallel()
+	nodes, options := farm(t, 3)
+	twins := func(want string, of ...*machine) {
+		t.Helper()
+		for _, n := range of {
+			until(t, n.name+" knows the twins "+want, func() bool { return strings.Join(cluster.Twins(n.Node), " ") == want })
+		}
+	}
+	nodes[2].stop()
+	nodes[2] = start(t, options[2])
+	agree(t, nodes[2])
+	o := options[1]
+	o.Listen, o.Dir = clustertest.Addresses(t, 1)[0], t.TempDir()
+	o.Join = []string{options[0].Listen, options[2].Listen, o.Listen}
+	other := start(t, o)
+	twins("b", append(nodes, other)...)
+	other.stop()
+	twins("", nodes...)
+}
+
 // A machine that drains says so to all, and still does after a restart, until that is undone. An agent that it gives to another one is that one's at once, and
 // giving it again says so; nobody gives away what another machine has.
 func TestDrain(t *testing.T) {

@@ -56,6 +56,8 @@ type Machine struct {
 	Shared []string `json:"shared,omitempty"`
 	// Adopts says that it knows of an agent that it takes over also what was accepted since the files were shipped (package accepted).
 	Adopts bool `json:"adopts,omitzero"`
+	// Twins are the machines that two servers are, as it hears.
+	Twins []string `json:"twins,omitempty"`
 	// Heard is when it was heard of last, by the clock of who says so; zero if it was not since that one runs. Then no more is known of it than its name.
 	Heard time.Time `json:"heard"`
 }
@@ -144,7 +146,7 @@ func (n *Node) self(state State) Machine {
 	n.mu.Unlock()
 	return Machine{
 		Name: n.o.Machine, Process: n.process, Labels: kept.over(n.o.Labels), Version: n.o.Version, Load: load, State: state, Draining: kept.Draining, Shared: n.o.Shared,
-		Adopts: true, Heard: time.Now(),
+		Adopts: true, Twins: Twins(n), Heard: time.Now(),
 	}
 }
 
@@ -226,9 +228,10 @@ func (n *Node) heard(message *nats.Msg) {
 	switch {
 	case m.Name != n.o.Machine || m.Process == n.process:
 		n.hear(m)
-	case m.Process != n.process && m.State == Up && m.Heard.Sub(n.twin) > time.Minute:
-		n.twin = m.Heard
-		n.log.Error("another server is this machine, too: each agent of one is the other's", zap.String("machine", m.Name))
+	case m.State == Up:
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		noteTwin(n, m.Name, m.Heard)
 	}
 }
 
@@ -258,6 +261,12 @@ func (n *Node) hear(m Machine) {
 	before, known := n.machines[m.Name]
 	if !known && len(n.machines) >= keptMachines {
 		return
+	}
+	if known && before.Process != m.Process && before.State == Up && m.State == Up {
+		hearTwin(n, m.Name, before.Process, m.Process, m.Heard)
+	}
+	if slices.Contains(m.Twins, n.o.Machine) {
+		noteTwin(n, n.o.Machine, m.Heard)
 	}
 	if n.machines[m.Name] = m; !known || before.State != m.State || m.Heard.Sub(before.Heard) > lostAfter {
 		n.log.Info("machine", zap.String("machine", m.Name), zap.String("state", string(m.State)), zap.String("version", m.Version))

@@ -37,7 +37,6 @@ type Node struct {
 	js      jetstream.JetStream
 	tunnel  *tunnel.Tunnel
 	process string             // chance
-	twin    time.Time          // when another one of this name was told of; of the goroutine that hears the others
 	others  *nats.Subscription // to what the other machines say
 	claimer *nats.Subscription // to the claims of which they tell
 
@@ -52,6 +51,7 @@ type Node struct {
 	mu        sync.Mutex
 	kept      settings
 	machines  map[string]Machine
+	twins     map[string]*twin   // by machine
 	bucket    jetstream.KeyValue // nil until agreed
 	claims    map[string]Claim   // as far as they are known here
 	claimants map[string]int     // how many of them each machine has, if it has any
@@ -77,7 +77,7 @@ func Join(nc *nats.Conn, o Options) (*Node, error) {
 	if o.Members == nil {
 		o.Members = anyMembers{}
 	}
-	n := &Node{o: o, log: o.Log, nc: nc, tunnel: tunnel.New(nc, o.Later), process: rand.Text(), machines: map[string]Machine{}, claims: map[string]Claim{}, claimants: map[string]int{}, agreed: make(chan struct{}), reheard: make(chan struct{}, 1)}
+	n := &Node{o: o, log: o.Log, nc: nc, tunnel: tunnel.New(nc, o.Later), process: rand.Text(), machines: map[string]Machine{}, twins: map[string]*twin{}, claims: map[string]Claim{}, claimants: map[string]int{}, agreed: make(chan struct{}), reheard: make(chan struct{}, 1)}
 	var err error
 	if n.kept, err = readSettings(o.File); err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", err)
