@@ -23,7 +23,8 @@ import (
 func TestClusterLaterFormat(t *testing.T) {
 	t.Parallel()
 	nats := clustertest.Start(t, 3)[0]
-	url := strings.Replace(nats.NATS().ConnectedUrl(), "nats://", "nats://"+nats.NATS().Opts.Token+"@", 1)
+	ready := nats.Ready()
+	url := "nats://" + ready.Token + "@" + atPort(t, ready.Socket)
 	s := newLive(t, func(cmd *exec.Cmd) {
 		cmd.Args = append(cmd.Args, "--cluster", "farm", "--machine", "a", "--nats", url, "--rate", "100000")
 	})

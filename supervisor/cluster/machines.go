@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/protocol/format"
+	"nexus.internal/supervisor/cluster/tunnel"
 )
 
 // State is whether a machine is there.
@@ -169,7 +170,7 @@ func (n *Node) beat(ctx context.Context) {
 		if listened(n) {
 			for _, m := range n.Machines() {
 				if m.State != Up { // whoever waits for it waits in vain
-					n.tunnel.Break(n.o.at(m.Name), lostAfter)
+					n.tunnel.Break(n.o.at(m.Name), lostAfter, tunnel.ErrSilent)
 				}
 			}
 		}
@@ -227,7 +228,9 @@ func (n *Node) heard(message *nats.Msg) {
 	m.Heard = time.Now() // clocks differ
 	switch {
 	case m.Name != n.o.Machine || m.Process == n.process:
-		n.hear(m)
+		if n.hear(m) { // what was dialled to the process before waits in vain
+			n.tunnel.Break(n.o.at(m.Name), beatEvery, tunnel.ErrAnew)
+		}
 	case m.State == Up:
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -235,7 +238,9 @@ func (n *Node) heard(message *nats.Msg) {
 	}
 }
 
-func (n *Node) hear(m Machine) {
+// hear notes what a machine says of itself, and reports whether its server was started anew since it said so last. Two servers that are one machine say it by turns, with no
+// pause between.
+func (n *Node) hear(m Machine) (anew bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	heard, many := n.hears(), n.majority()
@@ -256,11 +261,11 @@ func (n *Node) hear(m Machine) {
 			n.listens = m.Heard
 		}
 		n.echo = m.Heard
-		return
+		return false
 	}
 	before, known := n.machines[m.Name]
 	if !known && len(n.machines) >= keptMachines {
-		return
+		return false
 	}
 	if known && before.Process != m.Process && before.State == Up && m.State == Up {
 		hearTwin(n, m.Name, before.Process, m.Process, m.Heard)
@@ -271,4 +276,5 @@ func (n *Node) hear(m Machine) {
 	if n.machines[m.Name] = m; !known || before.State != m.State || m.Heard.Sub(before.Heard) > lostAfter {
 		n.log.Info("machine", zap.String("machine", m.Name), zap.String("state", string(m.State)), zap.String("version", m.Version))
 	}
+	return known && before.Process != m.Process && m.State == Up && m.Heard.Sub(before.Heard) > beatEvery*3/2
 }

@@ -129,6 +129,16 @@ func (m *Machine) connect(as nats.Option) *nats.Conn {
 // NATS is the connection to the machine's own server. It is another one after each Start.
 func (m *Machine) NATS() *nats.Conn { return m.nc }
 
+// Ready is how clients reach the machine's own server.
+func (m *Machine) Ready() cluster.EngineReady {
+	m.t.Helper()
+	ready, err := m.engine.Ready()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return ready
+}
+
 // System is the connection of its system's user.
 func (m *Machine) System() *nats.Conn { return m.system }
 

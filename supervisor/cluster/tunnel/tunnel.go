@@ -19,6 +19,8 @@ var (
 	ErrLost = errors.New("a message between the machines was lost")
 	// ErrSilent says that the other side was not heard of for too long.
 	ErrSilent = errors.New("the other machine does not answer")
+	// ErrAnew says that the other side is another process by now.
+	ErrAnew = errors.New("the server of the other machine has ended, and was started anew")
 	// ErrNoServer says that there is no server of NATS for the moment.
 	ErrNoServer = errors.New("NATS is not reached")
 	// ErrReset says that the other side has ended the connection, or does not know it.
@@ -63,13 +65,13 @@ func (t *Tunnel) Close() {
 	t.running.Wait()
 }
 
-// Break ends the connections that were dialled to a subject and whose other side was not heard of for so long: it seems to be gone.
-func (t *Tunnel) Break(subject string, quiet time.Duration) {
+// Break ends the connections that were dialled to a subject and whose other side was not heard of for so long: it is gone, as why says.
+func (t *Tunnel) Break(subject string, quiet time.Duration, why error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for c := range t.conns {
 		if c.dialed && c.subject == subject && c.unheard() > quiet {
-			c.fail(ErrSilent)
+			c.fail(why)
 		}
 	}
 }
