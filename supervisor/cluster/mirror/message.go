@@ -18,6 +18,8 @@ type message struct {
 	// Epoch is the owner's and Number how many messages that has sent, this one among them.
 	Epoch  uint64 `json:"epoch"`
 	Number uint64 `json:"number"`
+	// Writer is chance, of the Mirror that has sent it: two of one epoch, as of a process and of the one after its death, have the same numbers. It is "" from earlier versions.
+	Writer string `json:"writer,omitzero"`
 	// Begins says that the files are shipped whole from here on, and Complete that they were.
 	Begins   bool     `json:"begins,omitzero"`
 	Complete bool     `json:"complete,omitzero"`

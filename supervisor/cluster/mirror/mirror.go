@@ -3,6 +3,7 @@ package mirror
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -150,6 +151,7 @@ type Mirror struct {
 	mu      sync.Mutex
 	last    uint64 // the number of the last message of the subject, ours
 	fence   uint64 // that of Take's
+	writer  string // chance
 	number  uint64 // how many we have tried to send
 	shipped map[string]shipped
 	whole   bool  // the files were shipped whole by us
@@ -170,7 +172,7 @@ func (s *Stream) Take(ctx context.Context, o Options) (*Mirror, error) {
 			return nil, fmt.Errorf("mirror %s: %q is no path below %s", o.Agent, p, o.Root)
 		}
 	}
-	m := &Mirror{o: o, s: s, subject: s.subject(o.Agent), shipped: map[string]shipped{}}
+	m := &Mirror{o: o, s: s, subject: s.subject(o.Agent), shipped: map[string]shipped{}, writer: rand.Text()}
 	if err := m.take(ctx); err != nil {
 		return nil, fmt.Errorf("mirror %s: %w", o.Agent, err)
 	}
@@ -249,7 +251,7 @@ func retry(ctx context.Context, ask func(context.Context) error) error {
 // error is ErrFenced.
 func (m *Mirror) publish(ctx context.Context, msg message, pieces ...[]byte) error {
 	m.number++
-	msg.Epoch, msg.Number, msg.About, msg.Log = m.o.Epoch, m.number, m.about, m.log
+	msg.Epoch, msg.Number, msg.Writer, msg.About, msg.Log = m.o.Epoch, m.number, m.writer, m.about, m.log
 	data, err := msg.encode(pieces)
 	if err != nil {
 		return err
@@ -275,7 +277,7 @@ func (m *Mirror) publish(ctx context.Context, msg message, pieces ...[]byte) err
 			return ErrFenced
 		}
 		m.last = sequence
-		if head.Epoch != msg.Epoch || head.Number != msg.Number { // an earlier one, which came late: once more, behind it
+		if head.Epoch != msg.Epoch || head.Number != msg.Number || head.Writer != msg.Writer { // an earlier one, which came late: once more, behind it
 			return errors.New(refused.Description)
 		}
 		return nil // the answer to an earlier try was lost

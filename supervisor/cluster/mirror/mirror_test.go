@@ -38,6 +38,8 @@ func TestMirror(t *testing.T) {
 		"EmptyDirectories":               testEmptyDirectories,
 		"HostileFiles":                   testHostileFiles,
 		"LaterFormat":                    testLaterFormat,
+		"MissingMessage":                 testMissingMessage,
+		"NumberOfAnotherProcess":         testNumberOfAnotherProcess,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, machines) })
 	}

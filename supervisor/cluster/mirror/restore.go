@@ -42,6 +42,9 @@ func (m *Mirror) restore(ctx context.Context, clear func() error) error {
 	if !l.complete {
 		return ErrNothing
 	}
+	if err := l.check(); err != nil {
+		return err
+	}
 	if clear != nil {
 		if err := clear(); err != nil {
 			return err
@@ -84,20 +87,43 @@ func (m *Mirror) read(ctx context.Context, take func(message, [][]byte) error) e
 type layout struct {
 	m       *Mirror
 	dir     string
-	writing bool   // messages are of files that are shipped whole
-	epoch   uint64 // of the last message
+	writing bool    // messages are of files that are shipped whole
+	last    message // without its changes
 	// complete says that there are whole ones.
 	complete bool
+}
+
+// errMissing says that the machine that was asked lacks a message that was shipped. Another one may have it, which is asked once it leads the others.
+var errMissing = errors.New("a message of the mirror is missing")
+
+// check sees that the log goes as far as the last message said when the agent was taken; one that begins to ship files whole says how far those of before went.
+func (l *layout) check() error {
+	said := l.m.log
+	if said == (extent{}) {
+		return nil
+	}
+	info, err := os.Lstat(filepath.Join(l.dir, wholeDir, said.Path))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err != nil || info.Size() < said.Size {
+		return fmt.Errorf("%w: the log is to have %d bytes of %s", errMissing, said.Size, said.Path)
+	}
+	return nil
 }
 
 const wholeDir, comingDir = "whole", "coming"
 
 // take takes the next message. Epochs only grow: one of an earlier owner behind one of a later shows that two machines wrote.
 func (l *layout) take(head message, pieces [][]byte) error {
-	if head.Epoch < l.epoch {
-		return fmt.Errorf("a message of the owner with the epoch %d stands behind one of %d: %w", head.Epoch, l.epoch, ErrUnreadable)
+	if head.Epoch < l.last.Epoch {
+		return fmt.Errorf("a message of the owner with the epoch %d stands behind one of %d: %w", head.Epoch, l.last.Epoch, ErrUnreadable)
 	}
-	l.epoch = head.Epoch
+	changes := len(head.Changes) > 0 || head.Complete
+	if changes && !head.Begins && (head.Epoch != l.last.Epoch || head.Writer != l.last.Writer || head.Number != l.last.Number+1) && l.last.Number > 0 {
+		return fmt.Errorf("%w between the numbers %d and %d of the epoch %d", errMissing, l.last.Number, head.Number, head.Epoch)
+	}
+	l.last = head
 	if head.Begins || head.Number == 1 { // of an owner that was cut off while it shipped them, no more comes
 		if err := os.RemoveAll(filepath.Join(l.dir, comingDir)); err != nil {
 			return err

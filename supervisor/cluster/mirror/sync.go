@@ -261,11 +261,12 @@ func (b *batch) log() (to extent) {
 // flush sends what was gathered; complete says that the files were shipped whole by then.
 func (b *batch) flush(ctx context.Context, complete bool) error {
 	if len(b.changes) > 0 || complete {
+		before := b.m.log
 		if b.m.whole || complete { // else the whole files that were shipped before are those that count
 			b.m.log = b.log()
 		}
 		if err := b.m.publish(ctx, message{Changes: b.changes, Complete: complete}, b.pieces...); err != nil {
-			b.m.whole = b.m.whole && errors.Is(err, ErrFenced) // what the others have is not known
+			b.m.log, b.m.whole = before, b.m.whole && errors.Is(err, ErrFenced) // what the others have is not known
 			return err
 		}
 	}
