@@ -189,8 +189,12 @@ func TestEnds(t *testing.T) {
 			}
 			<-a.over // before anything is read
 		}, ErrLost},
-		"the other's end":                   {func(_, b *Conn) { b.t.Close() }, ErrReset},
-		"it is known to be gone":            {func(a, b *Conn) { a.t.Break("another", 0, ErrAnew); b.t.Break("n", 0, ErrAnew); a.t.Break("n", 0, ErrSilent) }, ErrSilent},
+		"the other's end": {func(_, b *Conn) { b.t.Close() }, ErrReset},
+		"it is known to be gone": {func(a, b *Conn) {
+			a.t.Break("another", 0, ErrAnew)
+			b.t.Break("n", 0, ErrAnew)
+			a.t.Break("n", 0, ErrSilent)
+		}, ErrSilent},
 		"its silence":                       {func(_, b *Conn) { b.heard.Unsubscribe(); b.sending.Lock() }, ErrSilent},
 		"its close, as it was heard lately": {func(a, b *Conn) { a.t.Break("n", time.Hour, ErrAnew); b.Close() }, io.EOF},
 	} {
