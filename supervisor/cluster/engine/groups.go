@@ -23,7 +23,7 @@ const (
 )
 
 // watch looks after the groups of machines that agree on something. It was seen that one stood still for minutes, with nothing about it in the log, though all its machines
-// were there: what NATS then waits for does not come, but a server that starts anew is asked for its vote.
+// were there: they were paused, as they are while they catch up, and whom they were to catch up with was gone. A server that starts anew stands for election again.
 type watch struct {
 	log   *zap.Logger
 	stop  chan struct{}
