@@ -35,14 +35,14 @@ func TestClusterTwins(t *testing.T) {
 			return none, err
 		})
 	}
-	if !strings.Contains(all[1].log.String(), "another server is this machine, too") {
-		t.Errorf("the log of the first one: %s", all[1].log)
-	}
 	other.end()
 	for _, s := range all {
 		s.untilNodes("a up, b up, c up")
 	}
 	for _, s := range all {
 		s.end()
+	}
+	if !strings.Contains(all[1].log.String(), "another server is this machine, too") {
+		t.Errorf("the log of the first one: %s", all[1].log)
 	}
 }
