@@ -174,7 +174,7 @@ func (s *search) text(name, text string, named bool, depth int) {
 		s.url(trimmed)
 	case variable().MatchString(trimmed):
 		s.names.Unclear = true
-	case mayBeGlob(name) && leadsOut().MatchString(trimmed):
+	case mayBeGlob(name) && leadsElsewhere(trimmed):
 		s.names.Unclear = true
 	case mayBeJSON(name) && strings.ContainsAny(trimmed[:min(1, len(trimmed))], "{[") && gjson.Valid(trimmed):
 		s.value("", gjson.Parse(trimmed), false, depth+1)
@@ -242,7 +242,9 @@ var (
 
 // namesPath reports whether a member of an input is a path by its name, in small letters and of one alone, as file_path, absolutepath, dir.
 func namesPath(name string) bool {
-	return strings.HasSuffix(name, "path") || slices.Contains([]string{"cwd", "dir", "directory", "directorie", "file", "filename", "file_name", "folder", "uri"}, name)
+	return strings.HasSuffix(name, "path") || strings.HasSuffix(name, "_file") || slices.Contains([]string{
+		"cwd", "dir", "directory", "directorie", "file", "filename", "file_name", "folder", "uri", "infile", "outfile", "sourcefile", "targetfile", "destfile",
+	}, name)
 }
 
 // edits are the commands of a well-known tool for files, which its member "command" tells apart.

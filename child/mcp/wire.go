@@ -43,10 +43,10 @@ func (m incoming) callID() int64 {
 // outgoing is a message of ours; of ID, Method, Result and Error it has what its kind has.
 type outgoing struct {
 	Version string         `json:"jsonrpc"`
-	ID      jsontext.Value `json:"id,omitempty"`
+	ID      jsontext.Value `json:"id,omitzero"`
 	Method  string         `json:"method,omitempty"`
-	Params  any            `json:"params,omitempty"`
-	Result  any            `json:"result,omitempty"`
+	Params  any            `json:"params,omitzero"`
+	Result  any            `json:"result,omitzero"` // an empty object is one
 	Error   *rpcError      `json:"error,omitempty"`
 }
 

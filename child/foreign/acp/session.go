@@ -230,7 +230,10 @@ func (s *session) learn(of string, update gjson.Result) (t *turn, ours bool) {
 		if cost.Get("currency").Str != "USD" {
 			break
 		}
-		amount := cost.Get("amount").Num
+		amount, ok := foreign.Cost(cost.Get("amount"))
+		if !ok {
+			break
+		}
 		if s.turn != nil && s.cost != nil && amount >= *s.cost {
 			s.turn.spend(amount - *s.cost)
 		}

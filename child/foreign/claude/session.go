@@ -128,14 +128,14 @@ func (s *session) interrupt() {
 
 // spent is what a turn cost; nil if the program does not say. It tells of all of the process.
 func (s *session) spent(result gjson.Result) *float64 {
-	total := result.Get("total_cost_usd")
-	if total.Type != gjson.Number {
+	total, ok := foreign.Cost(result.Get("total_cost_usd"))
+	if !ok {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	cost := max(total.Num-s.cost, 0)
-	s.cost = total.Num
+	cost := max(total-s.cost, 0)
+	s.cost = total
 	return &cost
 }
 

@@ -121,8 +121,8 @@ func (t *turn) end(frame gjson.Result) {
 	if model := usage.Get("model").Str; model != "" {
 		t.done.Usage.Model = &model
 	}
-	if cost := usage.Get("cost"); cost.Type == gjson.Number && cost.Num >= 0 {
-		t.done.Usage.Cost = &cost.Num
+	if cost, ok := foreign.Cost(usage.Get("cost")); ok {
+		t.done.Usage.Cost = &cost
 	}
 	switch stop := protocol.StopReason(frame.Get("stop_reason").Str); stop {
 	case protocol.StopMaxIterations, protocol.StopMaxTokens, protocol.StopContentFilter, protocol.StopAborted:

@@ -117,11 +117,11 @@ func (t *turn) message(m gjson.Result) {
 	t.usage.OutputTokens += used.Get("output").Uint()
 	t.usage.CacheReadInputTokens += used.Get("cacheRead").Uint()
 	t.usage.CacheCreationInputTokens += used.Get("cacheWrite").Uint()
-	if cost := used.Get("cost.total"); cost.Type == gjson.Number && cost.Num >= 0 {
+	if cost, ok := foreign.Cost(used.Get("cost.total")); ok {
 		if t.usage.Cost == nil {
 			t.usage.Cost = new(float64)
 		}
-		*t.usage.Cost += cost.Num
+		*t.usage.Cost += cost
 	}
 	for _, b := range m.Get("content").Array() {
 		switch b.Get("type").Str {

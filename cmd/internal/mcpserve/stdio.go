@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"sync"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/tidwall/gjson"
 
 	"nexus.internal/protocol/frame"
 	"nexus.internal/protocol/jsonrpc"
@@ -107,11 +110,26 @@ func (s *stdio) decode(line []byte) (sdk.Message, error) {
 	if item.Request.ID == jsonrpc.NullID {
 		return nil, s.refuse(jsonrpc.NullID, `member "id" is a string or a number`)
 	}
+	if id := item.Request.ID.String(); id != "" && !takesID(id) {
+		return nil, s.refuse(item.Request.ID, fmt.Sprintf(`member "id" is a string or a whole number of at most %d`, int64(maxID)))
+	}
+	if item.Request.Method == "notifications/cancelled" && !takesID(gjson.GetBytes(line, "params.requestId").Raw) {
+		return nil, nil // no request has it
+	}
 	message, err := sdk.DecodeMessage(bytes.Clone(line))
 	if err != nil {
 		return nil, s.refuse(item.Request.ID, err.Error())
 	}
 	return message, nil
+}
+
+// maxID is how far from 0 a number may be that is an id: further ones are not whole for every client, and the library would take them for others.
+const maxID = 1 << 53
+
+// takesID reports whether an id, in JSON, is one that a request may have here.
+func takesID(id string) bool {
+	n, err := strconv.ParseInt(id, 10, 64)
+	return strings.HasPrefix(id, `"`) || err == nil && -maxID <= n && n <= maxID
 }
 
 // refuse answers what is no message.

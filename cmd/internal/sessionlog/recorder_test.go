@@ -30,7 +30,7 @@ func TestWhatIsLogged(t *testing.T) {
 	s.save("w",
 		said(protocol.RoleUser, "what is \x1b[31mred?\u202e "+key),
 		transcript.Partial{TurnID: "t", Text: "it"},
-		transcript.Message{Message: protocol.Message{Role: protocol.RoleAssistant, Content: "look", Thinking: "hm", ToolCalls: []protocol.ToolCall{{ID: "1", Name: "shell", Input: []byte(`{"command":"x"}`)}}}},
+		transcript.Message{Message: protocol.Message{Role: protocol.RoleAssistant, Content: "look", Thinking: "hm", ToolCalls: []protocol.ToolCall{{ID: "1", Name: "shell", Input: []byte(`{"command":"x"}`)}, {ID: "2", Name: key, Input: []byte(`{}`)}}}},
 		transcript.Message{Message: protocol.Message{Role: protocol.RoleTool, ToolName: "shell", Content: "```\nno\n```", IsError: true}},
 		transcript.Settings{},
 		transcript.Message{Message: protocol.Message{Role: protocol.RoleAssistant, Content: "a colour", Interrupted: true}},
@@ -44,7 +44,7 @@ func TestWhatIsLogged(t *testing.T) {
 	s.stop()
 	want := []string{
 		"user: what is \x1b[31mred?\u202e nxk_[redacted]",
-		"thinking: hm", "assistant: look", `tool_call shell: {"command":"x"}`, "tool_error shell: ```\nno\n```",
+		"thinking: hm", "assistant: look", `tool_call shell: {"command":"x"}`, "tool_call nxk_[redacted]: {}", "tool_error shell: ```\nno\n```",
 		"assistant: a colour\n[interrupted]", "turn_end: failed: bad luck", "undo: only the first 2 messages are left", "new_session: next",
 		"gap: a line of 9 bytes in the session cannot be read: ", "partial: cut off",
 	}

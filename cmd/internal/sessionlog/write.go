@@ -108,7 +108,7 @@ func (a *Archive) write(ctx context.Context, r *row, u update) error {
 	messages, latest := 0, ""
 	for i := range u.entries {
 		e := &u.entries[i]
-		e.Text = clean(e.Text)
+		e.Text, e.Name = clean(e.Text), clean(e.Name)
 		text = appendMarkdown(text, *e)
 		latest = max(latest, e.At)
 		if e.Kind == "user" || e.Kind == "assistant" {
