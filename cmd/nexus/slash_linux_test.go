@@ -240,3 +240,23 @@ func TestComingIntoATurn(t *testing.T) {
 		}
 	}
 }
+
+// An agent that was busy as a talk came to it is not said to be so after its turn: the end of a turn is told by no agent_state.
+func TestTheEndOfATurnThatWasComeInto(t *testing.T) {
+	t.Parallel()
+	s := played(t, `{"after":"offline","turns":[{"match":"Look","steps":[{"tool":{"name":"sleep","input":{"seconds":600}}}]}]}`)
+	s.call("/", "create_agent", `{"agent_id":"main"}`)
+	s.call("/", "create_agent", `{"agent_id":"other"}`)
+	go s.call("/agent/main", "send", `{"content":"Look","request_id":"r"}`) // it is cancelled below
+	eventually(t, "no turn runs", func() (any, error) { return nil, s.busy("main") })
+	first := atTerminal(t, s.home, s.cwd, 80, "--connect", "--agent", "main")
+	beside := atTerminal(t, s.home, s.cwd, 80, "--connect", "--agent", "other")
+	beside.sees("other · offline")
+	beside.types("/whisper main\r")
+	first.sees("main · calling sleep")
+	beside.sees("main · busy")
+	s.call("/agent/main", "cancel", `{"request_id":"r"}`)
+	for _, p := range []*person{first, beside} {
+		p.sees("· cancelled", "main · offline")
+	}
+}

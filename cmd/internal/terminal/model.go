@@ -429,7 +429,7 @@ func (t *talk) status() string {
 	}
 	parts := []string{t.agent}
 	state := t.shown.phase
-	if state == "" && t.state != "" && t.state != string(readyState) {
+	if state == "" && t.state != "" && t.state != readyState {
 		state = t.state
 	}
 	if t.c.Silent() { // what the agent does is not known then
@@ -468,7 +468,10 @@ func (u used) told() (parts []string) {
 	return parts
 }
 
-const readyState = "ready"
+const (
+	readyState = "ready"
+	busyState  = "busy"
+)
 
 // thousands is a number of tokens in few characters.
 func thousands(n uint64) string {

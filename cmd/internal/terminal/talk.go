@@ -416,6 +416,10 @@ func (t *talk) arrive(m arrived) []string {
 	t.update = protocol.SessionUpdate{Model: protocol.Value(m.info.Model), Preset: protocol.Value(m.info.PermissionLevel)}
 	t.kind, t.used = m.info.Kind, usedBy(m.info)
 	t.shown.phase, t.shown.turn, t.shown.calls = "", protocol.Value(m.info.RequestID), nil // its end comes: the events were there before
+	// The end of a turn is told by turn_end, and by no agent_state.
+	if t.state == busyState {
+		t.state, t.shown.phase = readyState, busyState
+	}
 	t.chat.show(m.agent)
 	return m.lines
 }
