@@ -27,6 +27,7 @@ func TestMisusedCommandsAtATerminal(t *testing.T) {
 		{"/load nobody", "! no session nobody is saved: /sessions lists them"},
 		{"/agent --yolo", "! usage: /agent [NAME]"},
 		{"/agent a b", "! usage: /agent [NAME]"},
+		{"/agent a --sandboxed --trusted", "! --trusted, --sandboxed and --yolo exclude each other"}, // the last one held
 		{"/whisper", "! usage: /whisper NAME"},
 		{"/over", "! /over is for whisper mode"},
 		{"/fork", "! usage: /fork NAME"},

@@ -81,6 +81,9 @@ func toAgent(t *talk, args []string) ([]string, work) {
 	for _, arg := range args {
 		switch arg {
 		case "--trusted", "--sandboxed", "--yolo":
+			if preset != nil && "--"+*preset != arg {
+				return []string{t.look().problem("--trusted, --sandboxed and --yolo exclude each other")}, nil
+			}
 			preset = new(strings.TrimPrefix(arg, "--"))
 		default:
 			if name != "" || strings.HasPrefix(arg, "-") {
