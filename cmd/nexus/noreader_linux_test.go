@@ -15,6 +15,7 @@ func TestNobodyReadsStdout(t *testing.T) {
 	defer s.end()
 	for verb, stdin := range map[string]string{
 		"config schema": "",
+		"--fresh":       "hi\n", // of one message: it was 1, without a word
 		"mcp":           `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}` + "\n",
 		"acp":           `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}` + "\n",
 	} {

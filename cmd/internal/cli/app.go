@@ -188,6 +188,14 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	return status
 }
 
+// endedError is the end of a command line that another one has run: what went wrong was said there.
+type endedError struct{ status int }
+
+func (*endedError) Error() string { return "" }
+
+// Ended is the error of a command line that ends as another one did, which has said why: with that exit status, not 0.
+func Ended(status int) error { return &endedError{status} }
+
 // KindOf is the exit status of an error, and its type where no server gave it one.
 func KindOf(err error) (status int, kind string) {
 	if _, ok := errors.AsType[*usageError](err); ok {
@@ -198,6 +206,9 @@ func KindOf(err error) (status int, kind string) {
 	}
 	if _, ok := errors.AsType[*homeformat.NewerError](err); ok {
 		return protocol.ExitHomeNewer, "HOME_NEWER"
+	}
+	if ended, ok := errors.AsType[*endedError](err); ok {
+		return ended.status, "FAILED"
 	}
 	if isUnreached(err) {
 		return ExitRefused, string(api.KindNodeUnreachable)

@@ -264,7 +264,7 @@ func (l *lineMode) do(w work) {
 }
 
 // Once sends one message, read from stdin, and prints the answer alone. The error says why there was
-// nobody to send it to; it is empty where the error of the send was printed.
+// nobody to send it to; it is empty, with the status of the send, where the error of that was printed.
 func Once(ctx context.Context, c *client.Client, o Options) error {
 	o.Plain = true
 	t := newTalk(ctx, c, o, func(any) {})
@@ -295,7 +295,7 @@ func (t *talk) once() error {
 	o := t.o
 	app := cli.New(cli.Options{Name: "nexus", Version: o.Version, Environ: o.Environ, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr})
 	if status := app.Run(t.ctx, []string{"send", "--", agent, "-"}); status != cli.ExitDone {
-		return errors.New("")
+		return cli.Ended(status)
 	}
 	return nil
 }
