@@ -33,8 +33,10 @@ func (t *talk) start() any {
 // whereTo goes to an agent, to a session, or to the lobby.
 func (t *talk) whereTo() any {
 	switch o := t.o; {
-	case o.Agent != "":
+	case o.Agent != "" && !narrows(o):
 		return t.begin(o.Agent, false)()
+	case o.Agent != "":
+		return t.load(api.LoadSessionParams{SessionName: &o.Agent})()
 	case o.Resume:
 		return t.load(api.LoadSessionParams{Last: new(true)})()
 	case o.Session != "":
@@ -110,7 +112,7 @@ func explained(t *talk, p api.LoadSessionParams, err error) error {
 // from now on: there is somebody to ask.
 func (t *talk) toSaved(name string) work {
 	return func() any {
-		if f, err := t.chat.find(name); err == nil && f.saved && t.o.Preset == "" && t.o.Model == "" {
+		if f, err := t.chat.find(name); err == nil && f.saved && !narrows(t.o) {
 			if err := t.chat.restore(name, t.o.Cwd, nil); err != nil {
 				return t.fail(err)
 			}
@@ -118,6 +120,9 @@ func (t *talk) toSaved(name string) work {
 		return t.load(api.LoadSessionParams{SessionName: &name})()
 	}
 }
+
+// narrows reports whether the options narrow a saved agent.
+func narrows(o Options) bool { return o.Preset != "" || o.Model != "" }
 
 // narrowed are the parameters with what the options say.
 func narrowed(t *talk, p api.LoadSessionParams) api.LoadSessionParams {

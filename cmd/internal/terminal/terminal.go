@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ type Options struct {
 	Agent, Session string
 	Resume, Fresh  bool
 	// Template is a file with the system prompt of a fresh agent, Model and Preset are its, or
-	// narrow those of a session.
+	// narrow those of a saved one.
 	Template, Model, Preset string
 	// Cwd is the directory of agents that are created, absolute.
 	Cwd string
@@ -278,10 +279,10 @@ func Once(ctx context.Context, c *client.Client, o Options) error {
 func (t *talk) once() error {
 	agent, err := t.o.Agent, error(nil)
 	switch o := t.o; {
-	case o.Resume, o.Session != "":
+	case o.Resume, o.Session != "", agent != "" && narrows(o):
 		p := api.LoadSessionParams{Last: &o.Resume}
-		if o.Session != "" {
-			p.SessionName = &o.Session
+		if name := cmp.Or(o.Session, agent); name != "" {
+			p.SessionName = &name
 		}
 		if agent, err = t.chat.load(narrowed(t, p)); err != nil {
 			err = explained(t, p, err)
