@@ -2,11 +2,15 @@ package main_test
 
 import (
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/tidwall/gjson"
+
+	"nexus.internal/bridge/homelock"
 )
 
 // An agent that does nothing goes at the end of the talk for which it was made, with what it has created, and holds up no server.
@@ -38,5 +42,55 @@ func TestConnectingToAnotherPort(t *testing.T) {
 	}
 	if !strings.Contains(said, "no server on port 1 (the URL of --connect), and the server of ") || !strings.Contains(said, ": leave the URL of --connect out, or name that port") {
 		t.Errorf("%v: %s", err, said)
+	}
+}
+
+// What a talk has created, written to or brought back is of it, whatever its commands have said of that: the server ends with the
+// talk, and temporary agents do. They were "not of this talk" but for `created NAME`.
+func TestLeavingWhatCommandsHaveBrought(t *testing.T) {
+	t.Parallel()
+	begin, home, cwd := talker(t)
+	if err := os.WriteFile(filepath.Join(cwd, "plan.json"), []byte(`{"tasks":[{"id":"a","type":"testing","description":"echo a"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := begin(100, "--fresh")
+	first.sees(".1 · offline")
+	for _, agent := range []string{"w1", "w2", "w3", "w4", "w5"} {
+		first.types("/create " + agent + "\r")
+		first.sees("created " + agent)
+		first.types("/send " + agent + " echo saved " + agent + "\r")
+		first.sees("\nsaved " + agent)
+	}
+	first.types("/quit\r")
+	if err := first.leaves(); err != nil || strings.Contains(first.text(), "goes on") {
+		t.Errorf("%v:\n%s", err, first.text())
+	}
+	for _, tt := range []struct{ typed, want string }{
+		{"/create w1", "continued w1 ("},
+		{"/create w2 --json", `"agent_id":"w2"`},
+		{"/send w3 echo it is back", "\nit is back"},
+		{"/messages w4", "saved w4"},
+		{"/plan plan.json --agents w5", "1 task"},
+		{"/create bn2 -o name", "\nbn2\n"},
+		{"/create .bn3 -o json", `"agent_id":".bn3"`},
+		{"/clone w1 w6", "copied w1 to w6, which runs"},
+		{"/create w7\r/rename w7 w8", "renamed w7 to w8"},
+	} {
+		p := begin(100, "--fresh")
+		p.sees(" · offline")
+		if strings.HasPrefix(tt.typed, "/clone") {
+			p.types("/create w1\r")
+			p.sees("continued w1 (")
+		}
+		p.types(tt.typed + "\r")
+		p.sees(tt.want)
+		p.types("/quit\r")
+		if err := p.leaves(); err != nil || strings.Contains(p.text(), "goes on") {
+			t.Errorf("%s: %v:\n%s", tt.typed, err, p.text())
+		}
+		if server, err := homelock.Find(home); err != nil || server.Runs {
+			t.Errorf("%s: the server: %+v, %v", tt.typed, server, err)
+			endLeftOver(home)
+		}
 	}
 }

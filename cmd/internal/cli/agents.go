@@ -218,9 +218,11 @@ func (v *create) run(ctx context.Context, a *App, c *client.Client, _ []string) 
 	if client.KindOf(err) == api.KindAgentExists && v.p.IfExists == nil {
 		return fmt.Errorf("%s: use it with --if-exists use, or destroy it first", err.Error())
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	a.Brought = &created
+	switch {
 	case a.Structured():
 		return a.PrintValue(created)
 	case created.Existing:

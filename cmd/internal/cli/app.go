@@ -61,6 +61,8 @@ type App struct {
 
 	// Started is the process of the server that Connect has started; 0 if it has started none.
 	Started int
+	// Brought is what came of the verb create; nil if that has brought no agent.
+	Brought *api.CreateAgentResult
 	// ServeFlags are further flags of nexus serve, for a server that is started.
 	ServeFlags []string
 

@@ -20,6 +20,9 @@ type met struct {
 // errOver says that an agent is not brought, as the talk has ended.
 var errOver = errors.New("the talk is over")
 
+// errNotBrought says that none was brought.
+var errNotBrought = errors.New("no agent was brought")
+
 // add takes an agent.
 func (m *met) add(agent string, created bool) {
 	m.mu.Lock()
@@ -36,6 +39,15 @@ func (m *met) of(agent string) (created, is bool) {
 	defer m.mu.Unlock()
 	created, is = m.agents[agent]
 	return created, is
+}
+
+// rename takes that an agent has another name, if it was met.
+func (m *met) rename(agent, to string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if created, is := m.agents[agent]; is {
+		m.agents[to] = m.agents[to] || created
+	}
 }
 
 // names are the agents that were met.

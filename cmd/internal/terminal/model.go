@@ -197,7 +197,7 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 	case completions:
 		m.complete(msg)
 		return nil
-	case happened, parted, sent, unbegun, stopped, wants, ours, settled, used, said, made, overheard, arrived, stays, renamed, asks, lobby, failed, ended, resend, whispers:
+	case happened, parted, sent, unbegun, stopped, wants, ours, settled, used, said, overheard, arrived, stays, renamed, asks, lobby, failed, ended, resend, whispers:
 		return m.show(m.t.handle(msg))
 	}
 	var cmd tea.Cmd

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -42,8 +41,6 @@ type (
 	renamed arrived
 	// stays are lines about an agent that keeps its name.
 	stays []string
-	// made are lines about an agent that was created.
-	made []string
 	// lobby says that nobody is talked to any more.
 	lobby []string
 	// failed says why there is nobody to talk to; a talk that there is goes on.
@@ -203,11 +200,6 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 	case settled:
 		return t.settle(m.agent, m.id), nil
 	case said:
-		return m, nil
-	case made:
-		if name, ok := strings.CutPrefix(strings.Join(m, "\n"), "created "); ok {
-			t.chat.met.add(name, true)
-		}
 		return m, nil
 	case overheard:
 		return t.release(m)

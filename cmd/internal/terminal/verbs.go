@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"nexus.internal/cmd/internal/cli"
 )
 
@@ -57,7 +59,7 @@ func runVerb(t *talk, how subject, name string, args []string) ([]string, work) 
 		halt(t, halts, true)
 	}
 	do := func() any {
-		lines, status := t.run(append([]string{name}, args...)...)
+		lines, status := t.bring(name, args, flags, wrong)
 		switch {
 		case name == "stop":
 			return stopped{halts, lines, status == cli.ExitDone}
@@ -65,8 +67,6 @@ func runVerb(t *talk, how subject, name string, args []string) ([]string, work) 
 			return stays(lines)
 		case name == "shutdown":
 			return ended(lines)
-		case name == "create":
-			return made(lines)
 		case ends:
 			return lobby(lines)
 		case moves:
@@ -94,10 +94,55 @@ func runVerb(t *talk, how subject, name string, args []string) ([]string, work) 
 	return nil, nil
 }
 
+// bring is run for a verb that may bring agents to run: they are of this talk then. flags are the verb's, unless they are wrong.
+func (t *talk) bring(name string, args []string, flags *pflag.FlagSet, wrong error) (lines []string, status int) {
+	args, met, plain := append([]string{name}, args...), &t.chat.met, flags.Args()
+	switch {
+	case wrong != nil:
+	case name == "create":
+		if err := met.begin(); err != nil {
+			return []string{t.look().problem(cli.Harmless(err.Error(), true))}, cli.ExitRefused
+		}
+		app, lines, status := t.verb(args)
+		if made := app.Brought; made != nil && !made.Existing {
+			met.end(made.AgentID, !made.Restored, nil)
+		} else {
+			met.end("", false, errNotBrought)
+		}
+		return lines, status
+	case name == "plan":
+		agents, _ := flags.GetStringSlice("agents") // it has that flag
+		for _, agent := range agents {
+			met.add(agent, false)
+		}
+	case name == "messages" && len(plain) > 0:
+		if f, err := t.chat.find(plain[0]); err == nil && f.saved { // of one that runs nothing but its messages is read
+			met.add(plain[0], false)
+		}
+	case name == "clone" && len(plain) == 2:
+		if lines, status = t.run(args...); status == cli.ExitDone {
+			met.add(plain[1], true)
+		}
+		return lines, status
+	case name == "rename" && len(plain) == 2:
+		if lines, status = t.run(args...); status == cli.ExitDone {
+			met.rename(plain[0], plain[1])
+		}
+		return lines, status
+	}
+	return t.run(args...)
+}
+
 // run runs a verb of nexus-rpc, and returns what it says.
 func (t *talk) run(args ...string) (lines []string, status int) {
+	_, lines, status = t.verb(args)
+	return lines, status
+}
+
+// verb is run, and returns also the command line that has run.
+func (t *talk) verb(args []string) (app *cli.App, lines []string, status int) {
 	var said bytes.Buffer
-	app := cli.New(cli.Options{
+	app = cli.New(cli.Options{
 		Name: "nexus-rpc", Version: t.o.Version, Environ: t.o.Environ, Stdin: strings.NewReader(""), Stdout: &said, Stderr: &said,
 		Slash: true, Columns: int(t.width.Load()), Cwd: t.o.Cwd,
 	})
@@ -105,11 +150,11 @@ func (t *talk) run(args ...string) (lines []string, status int) {
 	text := strings.TrimRight(said.String(), "\n")
 	switch {
 	case status == cli.ExitDone:
-		return t.look().wrap(text, ""), status
+		return app, t.look().wrap(text, ""), status
 	case status == cli.ExitUsage && strings.HasPrefix(text, "usage: "):
 		text = "usage: " + usageOf(args[0]) // the current agent is not typed
 	}
-	return []string{t.look().problem(text)}, status
+	return app, []string{t.look().problem(text)}, status
 }
 
 // usageOf is how a verb is typed here.
