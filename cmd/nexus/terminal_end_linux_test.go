@@ -74,13 +74,17 @@ func TestLeavingWhatCommandsHaveBrought(t *testing.T) {
 		{"/create bn2 -o name", "\nbn2\n"},
 		{"/create .bn3 -o json", `"agent_id":".bn3"`},
 		{"/clone w1 w6", "copied w1 to w6, which runs"},
-		{"/create w7\r/rename w7 w8", "renamed w7 to w8"},
+		{"/rename w7 w8", "renamed w7 to w8"},
 	} {
 		p := begin(100, "--fresh")
 		p.sees(" · offline")
-		if strings.HasPrefix(tt.typed, "/clone") {
+		switch {
+		case strings.HasPrefix(tt.typed, "/clone"): // of one that runs
 			p.types("/create w1\r")
 			p.sees("continued w1 (")
+		case strings.HasPrefix(tt.typed, "/rename"):
+			p.types("/create w7\r")
+			p.sees("created w7")
 		}
 		p.types(tt.typed + "\r")
 		p.sees(tt.want)

@@ -59,7 +59,7 @@ func runVerb(t *talk, how subject, name string, args []string) ([]string, work) 
 		halt(t, halts, true)
 	}
 	do := func() any {
-		lines, status := t.bring(name, args, flags, wrong)
+		lines, status := bring(t, name, args, flags, wrong)
 		switch {
 		case name == "stop":
 			return stopped{halts, lines, status == cli.ExitDone}
@@ -95,7 +95,7 @@ func runVerb(t *talk, how subject, name string, args []string) ([]string, work) 
 }
 
 // bring is run for a verb that may bring agents to run: they are of this talk then. flags are the verb's, unless they are wrong.
-func (t *talk) bring(name string, args []string, flags *pflag.FlagSet, wrong error) (lines []string, status int) {
+func bring(t *talk, name string, args []string, flags *pflag.FlagSet, wrong error) (lines []string, status int) {
 	args, met, plain := append([]string{name}, args...), &t.chat.met, flags.Args()
 	switch {
 	case wrong != nil:
@@ -103,7 +103,7 @@ func (t *talk) bring(name string, args []string, flags *pflag.FlagSet, wrong err
 		if err := met.begin(); err != nil {
 			return []string{t.look().problem(cli.Harmless(err.Error(), true))}, cli.ExitRefused
 		}
-		app, lines, status := t.verb(args)
+		app, lines, status := runLine(t, args)
 		if made := app.Brought; made != nil && !made.Existing {
 			met.end(made.AgentID, !made.Restored, nil)
 		} else {
@@ -135,12 +135,12 @@ func (t *talk) bring(name string, args []string, flags *pflag.FlagSet, wrong err
 
 // run runs a verb of nexus-rpc, and returns what it says.
 func (t *talk) run(args ...string) (lines []string, status int) {
-	_, lines, status = t.verb(args)
+	_, lines, status = runLine(t, args)
 	return lines, status
 }
 
-// verb is run, and returns also the command line that has run.
-func (t *talk) verb(args []string) (app *cli.App, lines []string, status int) {
+// runLine is run, and returns also the command line that has run.
+func runLine(t *talk, args []string) (app *cli.App, lines []string, status int) {
 	var said bytes.Buffer
 	app = cli.New(cli.Options{
 		Name: "nexus-rpc", Version: t.o.Version, Environ: t.o.Environ, Stdin: strings.NewReader(""), Stdout: &said, Stderr: &said,
