@@ -111,13 +111,7 @@ func (r *Runner) begin(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*
 	id, retry := task.RequestID(p.RequestID), protocol.Value(p.Retry)
 	p.RequestID, p.Retry = &id, nil
 	c.PlanRun = id
-	whole, err := digestOf(p) // as runs of earlier versions were told apart
-	if err != nil {
-		return nil, err
-	}
-	same := p
-	same.TimeoutS, same.TaskTimeoutS, same.Attempts, same.Pool, same.Context = nil, nil, nil, nil, nil
-	digest, err := digestOf(same)
+	digest, whole, err := digestsOf(p)
 	if err != nil {
 		return nil, err
 	}
@@ -446,8 +440,18 @@ func resultOf(p api.RunPlanParams, id string, record *Record) api.RunPlanResult 
 	return result
 }
 
-// digestOf is what tells runs of one id apart: a run may go on with other times, another pool
-// and another context.
+// digestsOf are what tells runs of one id apart: a run may go on with other times, another pool
+// and another context; whole is as runs of earlier versions were told apart.
+func digestsOf(p api.RunPlanParams) (digest, whole string, err error) {
+	if whole, err = digestOf(p); err != nil {
+		return "", "", err
+	}
+	p.TimeoutS, p.TaskTimeoutS, p.Attempts, p.Pool, p.Context = nil, nil, nil, nil, nil
+	digest, err = digestOf(p)
+	return digest, whole, err
+}
+
+// digestOf is that of all parameters.
 func digestOf(p api.RunPlanParams) (string, error) {
 	text, err := json.Marshal(p, json.Deterministic(true))
 	if err != nil {

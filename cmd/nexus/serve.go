@@ -172,19 +172,25 @@ func (o serveOptions) spareCount(cfg *config.Config) int {
 	}
 }
 
-// serve runs a server until it is asked to end and everything has ended.
-func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
+// check finds what the server needs, and refuses what it is not to have, before anything is made.
+func (o *serveOptions) check(app *cli.App) (*config.Config, error) {
 	cfg, err := app.LoadConfig("")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if cfg.APIKey != "" {
-		return cli.Usage("NEXUS3_API_KEY is for clients, and a server makes a key of its own: start it without that variable")
+		return nil, cli.Usage("NEXUS3_API_KEY is for clients, and a server makes a key of its own: start it without that variable")
 	}
 	if err := o.checkHome(cfg.Home); err != nil {
-		return err
+		return nil, err
 	}
-	if err := o.find(); err != nil {
+	return cfg, o.find()
+}
+
+// serve runs a server until it is asked to end and everything has ended.
+func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
+	cfg, err := o.check(app)
+	if err != nil {
 		return err
 	}
 	at, err := listen(ctx, o, string(cfg.Home))
