@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -51,6 +52,50 @@ func TestNotRecorded(t *testing.T) {
 	got, err := client.Do(r.ctx(), r.client, "a", api.Send, send)
 	if err != nil || *got.Content != "hi" || got.Replayed {
 		t.Errorf("the same send with room: %+v, %v", got, err)
+	}
+}
+
+// repeats are records that note which prompts somebody may repeat.
+type repeats struct {
+	supervisor.NoRecords
+
+	mu      sync.Mutex
+	prompts string
+}
+
+func (n *repeats) note(how string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.prompts += how
+	return nil
+}
+
+func (n *repeats) Accept(string, [sha256.Size]byte) error        { return n.note("named ") }
+func (n *repeats) AcceptUnnamed(string, [sha256.Size]byte) error { return n.note("unnamed ") }
+
+// A send can be repeated by who gave its request_id, or is told it before the outcome, or asked the server to repeat it.
+func TestWhoCanRepeatASend(t *testing.T) {
+	n := &repeats{}
+	r := rigged(t, func(r *rig, _ *bridge.Options) {
+		r.records = func(string) (supervisor.Records, error) { return n, nil }
+	})
+	r.create("a")
+	for _, p := range []map[string]any{{"request_id": nil}, {"request_id": "r"}, {"request_id": nil, "on_crash": "retry"}, {}} { // a client makes one where there is none
+		p["content"] = "x"
+		if err := r.client.Call(r.ctx(), "/agent/a", "send", p, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.sendStream(r.ctx(), "a", api.SendParams{Content: "x"}, func(string) {}, func() {}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new("b"), InitialMessage: new("x")}); err != nil {
+		t.Fatal(err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.prompts != "unnamed named named named named named " {
+		t.Errorf("the prompts are %q", n.prompts)
 	}
 }
 

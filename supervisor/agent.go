@@ -184,7 +184,11 @@ func (a *Agent) prompt(ctx context.Context, p protocol.Prompt, o PromptOptions) 
 }
 
 func (a *Agent) record(t *Turn) error {
-	if err := a.records.Accept(t.id, t.digest); err != nil {
+	accept := a.records.Accept
+	if t.unnamed {
+		accept = a.records.AcceptUnnamed
+	}
+	if err := accept(t.id, t.digest); err != nil {
 		a.log.Warn("prompt refused", zap.Error(err))
 		return fmt.Errorf("%w: %w", ErrUnrecorded, err)
 	}

@@ -39,6 +39,8 @@ type Records interface {
 	Adopt(id string, digest [sha256.Size]byte) error
 	// Accept records a prompt; after an error it is not to be accepted.
 	Accept(id string, digest [sha256.Size]byte) error
+	// AcceptUnnamed is Accept of a prompt that nobody can repeat: who else is to know of it learns that a moment later, unless it has ended by then.
+	AcceptUnnamed(id string, digest [sha256.Size]byte) error
 	// End records the outcome of r.TurnID.
 	End(r Result)
 	// Overwritten is how often something was written over since they were opened, as the disk took no more, rather than appended.
@@ -80,6 +82,7 @@ func (NoRecords) Past(func(id string, digest [sha256.Size]byte, ended *Result)) 
 func (NoRecords) Find(...string) (map[string]Result, error)                     { return nil, nil }
 func (NoRecords) Adopt(string, [sha256.Size]byte) error                         { return nil }
 func (NoRecords) Accept(string, [sha256.Size]byte) error                        { return nil }
+func (NoRecords) AcceptUnnamed(string, [sha256.Size]byte) error                 { return nil }
 func (NoRecords) End(Result)                                                    {}
 func (NoRecords) Overwritten() uint64                                           { return 0 }
 func (NoRecords) Settle() error                                                 { return nil }

@@ -66,6 +66,7 @@ type ledger struct {
 
 	mu       sync.Mutex // guards all below
 	accepted []string
+	unnamed  []string // of those, what nobody can repeat
 	results  []supervisor.Result
 	ended    string // how: "closed", "removed"
 }
@@ -87,6 +88,13 @@ func (l *ledger) wait() {
 	if l.hold != nil {
 		<-l.hold
 	}
+}
+
+func (l *ledger) AcceptUnnamed(id string, digest [sha256.Size]byte) error {
+	l.mu.Lock()
+	l.unnamed = append(l.unnamed, id)
+	l.mu.Unlock()
+	return l.Accept(id, digest)
 }
 
 func (l *ledger) Accept(id string, _ [sha256.Size]byte) error {
@@ -379,6 +387,24 @@ func TestAcceptedWhileRemoved(t *testing.T) {
 			h.Errorf("%v, recorded %v, %s", err, l.results, l.ended)
 		}
 	})
+}
+
+// What nobody can repeat is accepted as such.
+func TestUnnamed(t *testing.T) {
+	l := &ledger{}
+	remembering(t, with(&diary{}, l), nil, func(h *house) {
+		a := h.start("alice")
+		for id, unnamed := range map[string]bool{"1": true, "2": false} {
+			turn, err := a.Prompt(h.Context(), protocol.Prompt{ID: id, Message: "x"}, supervisor.PromptOptions{Unnamed: unnamed})
+			if err != nil {
+				h.Fatal(err)
+			}
+			h.outcome(turn, supervisor.Completed)
+		}
+	})
+	if !slices.Equal(l.unnamed, []string{"1"}) || len(l.accepted) != 2 {
+		t.Errorf("accepted are %q, of these without a name %q", l.accepted, l.unnamed)
+	}
 }
 
 // What cannot be recorded is refused, and harms nothing: the id is free.

@@ -59,6 +59,9 @@ type PromptOptions struct {
 	// restart, unless it was cancelled, timed out or had ended by then, or the
 	// agent fails. Timeout bounds both together.
 	Retry bool
+	// Unnamed says that the id was made for this prompt, and is told to its sender with the outcome
+	// alone: nobody can repeat the prompt.
+	Unnamed bool
 	// Hold keeps the turns that wait from beginning once this one has ended, until a prompt with
 	// Next is accepted or Release is called, which must be.
 	Hold bool
@@ -114,11 +117,12 @@ type Result struct {
 
 // Turn is one accepted prompt: waiting, running or ended.
 type Turn struct {
-	id     string
-	digest [sha256.Size]byte // of the prompt's content
-	retry  bool
-	of     string        // PromptOptions.Limited
-	done   chan struct{} // closed when result is recorded and published
+	id      string
+	digest  [sha256.Size]byte // of the prompt's content
+	retry   bool
+	unnamed bool          // PromptOptions.Unnamed
+	of      string        // PromptOptions.Limited
+	done    chan struct{} // closed when result is recorded and published
 
 	agent *Agent
 
@@ -154,7 +158,7 @@ type Turn struct {
 }
 
 func (s *agentState) newTurn(p protocol.Prompt, digest [sha256.Size]byte, o PromptOptions) *Turn {
-	t := &Turn{agent: s.agent, id: p.ID, digest: digest, retry: o.Retry, of: o.Limited, prompt: p, hold: o.Hold, done: make(chan struct{})}
+	t := &Turn{agent: s.agent, id: p.ID, digest: digest, retry: o.Retry, unnamed: o.Unnamed, of: o.Limited, prompt: p, hold: o.Hold, done: make(chan struct{})}
 	t.limit, t.late = timed(s.limits, o)
 	return t
 }

@@ -50,7 +50,7 @@ func (m *agentMethods) sendFirst(ctx context.Context, c *rpc.Call, a *supervisor
 	var err error
 	switch {
 	case !protocol.Value(p.WaitForInitialResponse):
-		_, err = prompt(ctx, c, a, first)
+		_, err = prompt(ctx, c, a, first, true)
 	case c.By.Agent != nil:
 		answer, err = m.turns.delegate(ctx, c, a, first, nil)
 	default:

@@ -32,7 +32,7 @@ func (m *turnMethods) send(ctx context.Context, c *rpc.Call, p api.SendParams, o
 // sendTo sends and waits for the answer, unless c is a notification.
 func (m *turnMethods) sendTo(ctx context.Context, c *rpc.Call, a *supervisor.Agent, p api.SendParams, out *rpc.Stream) (sent api.SendResult, err error) {
 	onDisconnect := protocol.Value(p.OnDisconnect)
-	turn, err := prompt(ctx, c, a, p)
+	turn, err := prompt(ctx, c, a, p, out != nil || c.Request.IsNotification())
 	if err != nil {
 		return api.SendResult{}, err
 	}
@@ -78,8 +78,10 @@ func (m *turnMethods) left(ctx context.Context, id string, turn *supervisor.Turn
 	}
 }
 
-func prompt(ctx context.Context, c *rpc.Call, a *supervisor.Agent, p api.SendParams) (*supervisor.Turn, error) {
+// prompt sends; told says that the sender, or somebody else, is told the request id before the outcome.
+func prompt(ctx context.Context, c *rpc.Call, a *supervisor.Agent, p api.SendParams, told bool) (*supervisor.Turn, error) {
 	prompt, options := promptOf(c, p)
+	options.Unnamed = protocol.Value(p.RequestID) == "" && !told && !options.Retry
 	turn, err := a.Prompt(ctx, prompt, options)
 	if errors.Is(err, supervisor.ErrDraining) {
 		err = rpc.ErrNotAccepted

@@ -77,6 +77,20 @@ func OpenIn(root *os.Root, name string) (*os.File, error) {
 	})
 }
 
+// OpenFound is OpenIn for a regular file that was just found there. It asks less of the system
+// if that is still the same one.
+func OpenFound(root *os.Root, name string, found fs.FileInfo) (*os.File, error) {
+	if OursOrRoots(found) {
+		if file, err := root.OpenFile(name, os.O_RDONLY|nonBlock|noFollow, 0); err == nil {
+			if info, err := file.Stat(); err == nil && os.SameFile(info, found) {
+				return file, nil
+			}
+			_ = file.Close() // it was not used
+		}
+	}
+	return OpenIn(root, name)
+}
+
 // openOwn opens the file with that name, as OpenIn does.
 func openOwn(name string, lstat func(string) (fs.FileInfo, error), open func() (*os.File, error)) (*os.File, error) {
 	for part := name; part != "."; part = filepath.Dir(part) {

@@ -203,6 +203,11 @@ func (r *records) Accept(id string, digest [sha256.Size]byte) error {
 	return r.accept(id, digest)
 }
 
+// AcceptUnnamed implements [supervisor.Records].
+func (r *records) AcceptUnnamed(id string, digest [sha256.Size]byte) error {
+	return r.Accept(id, digest)
+}
+
 // accept records a prompt. mu is held.
 func (r *records) accept(id string, digest [sha256.Size]byte) error {
 	if _, known := r.open[id]; known {

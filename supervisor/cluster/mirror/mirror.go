@@ -159,6 +159,7 @@ type Mirror struct {
 	about   jsontext.Value
 	log     extent // of what the others have
 	all     bool   // the next Sync compares all
+	block   [blockBytes]byte
 }
 
 // Take makes this machine the one whose messages are taken, unless a later owner is known, which is [ErrFenced]. What the

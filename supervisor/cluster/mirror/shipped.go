@@ -48,13 +48,13 @@ func sums(earlier []uint64, data []byte) []uint64 {
 	return earlier
 }
 
-// ends reports whether the last block of what the others have is still in a file.
-func (s shipped) ends(f *os.File) (bool, error) {
+// ends reports whether the last block of what the others have is still in a file. It reads into block.
+func (s shipped) ends(f *os.File, block []byte) (bool, error) {
 	if s.size == 0 {
 		return true, nil
 	}
 	last := len(s.sums) - 1
-	block := make([]byte, s.size-int64(last)*blockBytes)
+	block = block[:s.size-int64(last)*blockBytes]
 	if _, err := f.ReadAt(block, int64(last)*blockBytes); err != nil && err != io.EOF {
 		return false, err
 	}

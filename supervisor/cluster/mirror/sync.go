@@ -65,17 +65,32 @@ func (m *Mirror) sync(ctx context.Context) error {
 	return nil
 }
 
+// found is a file as a walk has found it.
+type found struct {
+	path string
+	info fs.FileInfo
+}
+
 // files are the files that there are, in their order, and how large they are together.
-func (m *Mirror) files() (paths []string, size int64, err error) {
+func (m *Mirror) files() (all []found, size int64, err error) {
+	add := func(path string, info fs.FileInfo) {
+		size += info.Size()
+		all = append(all, found{filepath.FromSlash(path), info})
+	}
 	for _, path := range m.o.Paths {
-		// WalkDir follows a link at the beginning, though at none that it finds.
-		if info, err := m.root.Lstat(path); err != nil || info.Mode()&fs.ModeSymlink != 0 {
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return nil, 0, err
-			}
+		info, err := m.root.Lstat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return nil, 0, err
+		case info.Mode().IsRegular():
+			add(path, info)
+			continue
+		case !info.IsDir(): // WalkDir follows a link at the beginning, though at none that it finds
 			continue
 		}
-		err := fs.WalkDir(m.root.FS(), filepath.ToSlash(path), func(path string, entry fs.DirEntry, err error) error {
+		err = fs.WalkDir(m.root.FS(), filepath.ToSlash(path), func(path string, entry fs.DirEntry, err error) error {
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
 				return nil
@@ -88,18 +103,16 @@ func (m *Mirror) files() (paths []string, size int64, err error) {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
-			if err != nil {
-				return err
+			if err == nil {
+				add(path, info)
 			}
-			size += info.Size()
-			paths = append(paths, filepath.FromSlash(path))
-			return nil
+			return err
 		})
 		if err != nil {
 			return nil, 0, err
 		}
 	}
-	return paths, size, nil
+	return all, size, nil
 }
 
 // batch gathers changes for one message.
@@ -113,9 +126,9 @@ type batch struct {
 }
 
 // ship sends what has changed of the files, but for the last message.
-func (b *batch) ship(ctx context.Context, files []string) error {
+func (b *batch) ship(ctx context.Context, files []found) error {
 	for _, path := range slices.Sorted(maps.Keys(b.m.shipped)) {
-		if !slices.Contains(files, path) {
+		if !slices.ContainsFunc(files, func(f found) bool { return f.path == path }) {
 			b.changes, b.pieces, b.size = append(b.changes, change{Path: path, Gone: true}), append(b.pieces, nil), b.size+len(path)+changeBytes
 			b.gone = append(b.gone, path)
 			if err := b.flushFull(ctx); err != nil {
@@ -123,8 +136,8 @@ func (b *batch) ship(ctx context.Context, files []string) error {
 			}
 		}
 	}
-	for _, path := range files {
-		if err := b.file(ctx, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, f := range files {
+		if err := b.file(ctx, f); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -132,8 +145,13 @@ func (b *batch) ship(ctx context.Context, files []string) error {
 }
 
 // file ships what has changed of one file.
-func (b *batch) file(ctx context.Context, path string) error {
-	f, err := safefile.OpenIn(b.m.root, path)
+func (b *batch) file(ctx context.Context, of found) error {
+	path := of.path
+	before, known := b.m.shipped[path]
+	if known && before.settled && before.found(of.info).settled && !b.m.all {
+		return nil
+	}
+	f, err := safefile.OpenFound(b.m.root, path, of.info)
 	if err != nil {
 		return err
 	}
@@ -142,17 +160,13 @@ func (b *batch) file(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	before, known := b.m.shipped[path]
 	now := before.found(info)
-	if known && now.settled && before.settled && !b.m.all {
-		return nil
-	}
 	if !known || before.id != now.id || before.size > now.size {
 		before = shipped{}
 	}
 	grows := among(path, b.m.o.Growing)
 	if grows {
-		if has, err := before.ends(f); err != nil {
+		if has, err := before.ends(f, b.m.block[:]); err != nil {
 			return err
 		} else if !has {
 			before = shipped{}
@@ -200,7 +214,7 @@ func (b *batch) rest(ctx context.Context, f *os.File, path string, at int64, now
 
 // patches ships those of the first blocks that have changed of what the others have of a file.
 func (b *batch) patches(ctx context.Context, f *os.File, path string, before shipped, now *shipped, blocks int) error {
-	block := make([]byte, blockBytes)
+	block := b.m.block[:]
 	for i := range blocks {
 		at := int64(i) * blockBytes
 		n, err := f.ReadAt(block[:min(blockBytes, before.size-at)], at)

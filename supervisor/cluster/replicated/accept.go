@@ -6,7 +6,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +33,9 @@ const (
 	// openPatience bounds one try to open the lists: what is asked while the machines elect who leads is lost. OpenEvery is between two tries, or openSeldom where that helps
 	// nothing.
 	openPatience, openEvery, openSeldom = time.Second, 200 * time.Millisecond, 30 * time.Second
+	// unnamedFor is for how long the others do not know of a prompt without a name, and agreedFor for how long one is accepted so after this machine has agreed on
+	// something with a majority.
+	unnamedFor, agreedFor = 50 * time.Millisecond, time.Second
 )
 
 // Accept implements [supervisor.Records]: the prompt is known to a majority, too. Their memory is enough until the files are shipped; where that is not to be had, they are
@@ -41,15 +46,85 @@ func (r *records) Accept(id string, digest [32]byte) error {
 	}
 	ctx, cancel := context.WithTimeout(r.s.hurry, acceptPatience)
 	defer cancel()
-	if r.s.lists.accept(ctx, r.name, r.a, accepted.Prompt{ID: id, SHA256: hex.EncodeToString(digest[:])}) {
+	if r.s.lists.accept(ctx, r.name, r.a, promptOf(id, digest)) {
+		r.s.lists.agree()
 		return nil
 	}
 	if err := r.shipped(ctx); err != nil { // who repeats it begins it
 		r.End(supervisor.Result{TurnID: id, Outcome: store.Withdrawn})
 		return err
 	}
+	r.s.lists.agree()
 	r.s.lists.renew(ctx, r.name, r.a) // for the next one
 	return nil
+}
+
+func promptOf(id string, digest [sha256.Size]byte) accepted.Prompt {
+	return accepted.Prompt{ID: id, SHA256: hex.EncodeToString(digest[:])}
+}
+
+// AcceptUnnamed implements [supervisor.Records]: the prompt is known to a majority soon, unless it has ended by then. Without a majority it is refused, as others are: this machine
+// has agreed with one lately, else it asks.
+func (r *records) AcceptUnnamed(id string, digest [sha256.Size]byte) error {
+	if last := r.s.lists.agreed.Load(); last == nil || time.Since(*last) > agreedFor || r.s.lists.ours(r.name, r.a) == nil {
+		return r.Accept(id, digest)
+	}
+	if err := r.Records.AcceptUnnamed(id, digest); err != nil {
+		return err
+	}
+	r.late.add(id, r.s.unnamedFor, func() {
+		ctx, cancel := context.WithTimeout(r.s.hurry, listPatience)
+		defer cancel()
+		r.s.lists.accept(ctx, r.name, r.a, promptOf(id, digest)) // else the files say it, within shipEvery
+	})
+	return nil
+}
+
+// End implements [supervisor.Records].
+func (r *records) End(result supervisor.Result) {
+	r.late.drop(result.TurnID)
+	r.Records.End(result)
+}
+
+// late has what is to be told of prompts that have no name, unless they end before. Its methods may be called from any goroutine.
+type late struct {
+	mu      sync.Mutex
+	timers  map[string]*time.Timer // by request id
+	telling sync.WaitGroup         // one for each timer, until it has run or is stopped
+}
+
+// add has something be told of a prompt after some time.
+func (l *late) add(id string, after time.Duration, tell func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.telling.Add(1)
+	if l.timers == nil {
+		l.timers = map[string]*time.Timer{}
+	}
+	l.timers[id] = time.AfterFunc(after, func() {
+		defer l.telling.Done()
+		tell()
+	})
+}
+
+func (l *late) drop(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t := l.timers[id]; t != nil && t.Stop() {
+		l.telling.Done()
+	}
+	delete(l.timers, id)
+}
+
+// close drops all, and waits for what is being told. Nothing is added any more.
+func (l *late) close() {
+	l.mu.Lock()
+	all := slices.Collect(maps.Keys(l.timers))
+	l.mu.Unlock()
+	for _, id := range all {
+		l.drop(id)
+	}
+	l.telling.Wait()
 }
 
 // lists are those of accepted prompts, of all agents. Without them prompts are accepted by shipping files.
@@ -59,6 +134,13 @@ type lists struct {
 	log    *zap.Logger
 	bucket atomic.Pointer[accepted.Bucket] // nil until it is open
 	silent atomic.Pointer[time.Time]       // when a list was not to be had last; nil for never
+	agreed atomic.Pointer[time.Time]       // when a majority took something of this machine last; nil for never
+}
+
+// agree notes that a majority has taken something just now.
+func (l *lists) agree() {
+	now := time.Now()
+	l.agreed.Store(&now)
 }
 
 // keep has the bucket open until ctx ends.
@@ -114,9 +196,8 @@ func (l *lists) of(ctx context.Context, name string, fresh bool) (list *accepted
 
 // accept reports whether a majority of the machines has taken a prompt into the list of an agent.
 func (l *lists) accept(ctx context.Context, name string, a *agent, p accepted.Prompt) bool {
-	list := a.list.Load()
-	claim, ok := l.node.Owner(name)
-	if list == nil || !ok || claim.Machine != l.node.Self() || claim.Epoch != list.Epoch() || !l.adopted() {
+	list := l.ours(name, a)
+	if list == nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, listPatience)
@@ -127,6 +208,16 @@ func (l *lists) accept(ctx context.Context, name string, a *agent, p accepted.Pr
 		l.log.Info("prompts are accepted by shipping files for now", zap.String("agent", name), zap.Error(err))
 	}
 	return err == nil
+}
+
+// ours is the list of an agent, as long as this machine has that and all others adopt what is on it; else nil.
+func (l *lists) ours(name string, a *agent) *accepted.List {
+	list := a.list.Load()
+	claim, ok := l.node.Owner(name)
+	if list == nil || !ok || claim.Machine != l.node.Self() || claim.Epoch != list.Epoch() || !l.adopted() {
+		return nil
+	}
+	return list
 }
 
 // adopted reports whether each machine that may take agents over adopts what is on a list: earlier versions do not. One that was not heard of takes none over.

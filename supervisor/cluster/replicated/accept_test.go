@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/cluster/clustertest"
@@ -70,6 +71,49 @@ func TestAcceptedInMemory(t *testing.T) {
 		if got := past(r); !strings.HasSuffix(got, "completed, cut cut") {
 			t.Errorf("%s knows %s", who, got)
 		}
+	}
+}
+
+// A prompt that nobody can repeat is on the list only if it has not ended a moment later, and at once if this machine has agreed with a majority on nothing lately. Another
+// machine that takes the agent over knows of those that were listed, or shipped.
+func TestUnnamed(t *testing.T) {
+	t.Parallel()
+	a, b, _ := three(t)
+	a.TellAfter(time.Hour)
+	a.claim("worker")
+	r := a.open("worker", true)
+	a.isListed(r, "worker")
+	unnamed := func(id string) {
+		t.Helper()
+		if err := r.AcceptUnnamed(id, [32]byte{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listed := func(id string) bool { return strings.Contains(a.listed(), `"`+id+`"`) }
+	a.accepts(r, "before", true)
+	unnamed("quick")
+	a.accepts(r, "behind", true)
+	if listed("quick") {
+		t.Error("a prompt without a name is listed at once")
+	}
+	a.ForgetAgreement()
+	unnamed("careful")
+	if !listed("careful") {
+		t.Error("a prompt without a name is taken by a machine that may be alone")
+	}
+	r.End(supervisor.Result{TurnID: "quick", Outcome: supervisor.Completed})
+	if err := r.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	a.TellAfter(time.Millisecond)
+	unnamed("slow")
+	until(t, "slow is listed", func() bool { return listed("slow") })
+	a.TellAfter(time.Hour)
+	unnamed("last") // until the records are closed
+	a.stop()
+	b.takes("worker")
+	if got := past(b.open("worker", false)); !strings.HasSuffix(got, "quick completed, before cut, behind cut, careful cut, slow cut") && !strings.HasSuffix(got, "quick completed, before cut, behind cut, careful cut, slow cut, last cut") {
+		t.Errorf("the next machine knows %s", got)
 	}
 }
 

@@ -1,9 +1,18 @@
 package replicated
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // ShipAll ships at once what shipChanged would in its time.
 func (s *Store) ShipAll(ctx context.Context) { s.shipAll(ctx) }
+
+// TellAfter has the others be told of prompts without a name after so long.
+func (s *Store) TellAfter(d time.Duration) { s.unnamedFor = d }
+
+// ForgetAgreement has the store not know that it has agreed with a majority on anything.
+func (s *Store) ForgetAgreement() { s.lists.agreed.Store(nil) }
 
 // Weight is what a machine throws for an agent.
 func Weight(machine, agent string) uint64 { return weight(machine, agent) }

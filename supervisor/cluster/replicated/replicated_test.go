@@ -607,8 +607,14 @@ func TestNoMajority(t *testing.T) {
 	}
 	farm[1].Stop()
 	farm[2].Stop()
+	a.ForgetAgreement() // as a second later
+	unnamed := make(chan error, 1)
+	go func() { unnamed <- r.AcceptUnnamed("without a name", [32]byte{}) }()
 	if err := r.Accept("three", [32]byte{}); !errors.Is(err, supervisor.ErrNoMajority) {
 		t.Errorf("a prompt: %v", err)
+	}
+	if err := <-unnamed; !errors.Is(err, supervisor.ErrNoMajority) {
+		t.Errorf("a prompt without a name: %v", err)
 	}
 	r.End(supervisor.Result{TurnID: "two", Outcome: supervisor.Completed})
 	settled := make(chan error, 1)

@@ -88,7 +88,7 @@ func (s *Store) take(ctx context.Context, name string, a *agent) (*mirror.Mirror
 		Scratch: filepath.Join(s.o.Dir, "scratch"),
 	})
 	if err == nil {
-		a.mirror, a.epoch = m, claim.Epoch
+		a.mirror, a.epoch, a.said = m, claim.Epoch, about{}
 	}
 	return m, err
 }
@@ -125,16 +125,20 @@ func (s *Store) shipFiles(ctx context.Context, name string, a *agent) error {
 	if err != nil {
 		return err
 	}
-	if _, err := readAbout(name, m.Said()); err != nil { // it stays
-		return err
-	}
 	cwd, fresh := s.o.Dirs.Place(name)
-	said, err := json.Marshal(about{Machine: s.node.Self(), Cwd: cwd, Shared: s.shares(cwd), Fresh: fresh})
-	if err != nil {
-		return err
-	}
-	if err := m.About(said); err != nil {
-		return err
+	of := about{Machine: s.node.Self(), Cwd: cwd, Shared: s.shares(cwd), Fresh: fresh}
+	if a.said != of {
+		if _, err := readAbout(name, m.Said()); err != nil { // it stays
+			return err
+		}
+		said, err := json.Marshal(of)
+		if err != nil {
+			return err
+		}
+		if err := m.About(said); err != nil {
+			return err
+		}
+		a.said = of
 	}
 	return m.Sync(ctx)
 }

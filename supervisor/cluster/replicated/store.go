@@ -75,6 +75,8 @@ type Store struct {
 	running sync.WaitGroup
 	stop    context.CancelFunc
 
+	unnamedFor time.Duration // as the constant
+
 	opening sync.Mutex // held while the stream is opened
 	mu      sync.Mutex // guards what follows
 	stream  *mirror.Stream
@@ -88,6 +90,7 @@ type agent struct {
 	mu     sync.Mutex                    // held while the files are fetched or shipped
 	mirror *mirror.Mirror                // nil until it is needed
 	epoch  uint64                        // of mirror
+	said   about                         // by mirror; the zero value for nothing of ours
 	known  uint64                        // at which epoch it was seen here that the files are not older than what was shipped
 	open   atomic.Bool                   // its records are
 	looks  string                        // what its files looked like when they were shipped last, while they are
@@ -107,7 +110,7 @@ func (a *agent) compare(over uint64) {
 // New returns a Store that is to be started.
 func New(o Options) *Store {
 	o.Log = cmp.Or(o.Log, zap.NewNop())
-	s := &Store{o: o, log: o.Log.Named("replicas"), agents: map[string]*agent{}, orphans: map[string]*orphan{}}
+	s := &Store{o: o, log: o.Log.Named("replicas"), unnamedFor: unnamedFor, agents: map[string]*agent{}, orphans: map[string]*orphan{}}
 	s.notes.dir = filepath.Join(o.Dir, "laid")
 	s.hurry, s.hasten = context.WithCancel(context.Background())
 	return s
@@ -228,7 +231,7 @@ func (s *Store) Open(name string, fresh bool) (supervisor.Records, error) {
 		return nil, errors.Join(err, kept.Close())
 	}
 	a.open.Store(true)
-	return &records{kept, s, name, a, supervisor.Origin{Machine: noted.From, Left: noted.Left}}, nil
+	return &records{Records: kept, s: s, name: name, a: a, from: supervisor.Origin{Machine: noted.From, Left: noted.Left}}, nil
 }
 
 // records are those of an agent that other machines have, too.
@@ -238,6 +241,7 @@ type records struct {
 	name string
 	a    *agent
 	from supervisor.Origin
+	late late
 }
 
 // Origin implements [supervisor.Records].
@@ -253,6 +257,9 @@ func (r *records) Settle() error {
 		last := r.s.hurry.Err() != nil
 		err := r.shipped(ctx)
 		cancel()
+		if err == nil {
+			r.s.lists.agree()
+		}
 		if last || !errors.Is(err, supervisor.ErrNoMajority) {
 			return err
 		}
@@ -275,6 +282,7 @@ func (r *records) Close() error { return r.end(r.Records.Close) }
 func (r *records) Remove() error { return r.end(r.Records.Remove) }
 
 func (r *records) end(by func() error) error {
+	r.late.close()
 	err := by()
 	r.a.mu.Lock()
 	defer r.a.mu.Unlock()
