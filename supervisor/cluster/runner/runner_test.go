@@ -216,6 +216,9 @@ func TestKilled(t *testing.T) {
 	}
 	for i := range rounds {
 		a.kill(t)
+		if _, err := io.WriteString(before, "x"); err != nil && i == 0 { // nobody takes it
+			t.Error(err)
+		}
 		agent := fmt.Sprintf("agent-%d", i)
 		until(t, "b has an agent while the engine of a is gone", func() bool {
 			c, err := b.Take(ctx, agent)
@@ -234,7 +237,7 @@ func TestKilled(t *testing.T) {
 		after.Close()
 	}
 	if err := echo(before); err == nil {
-		t.Error("a connection of before goes on")
+		t.Error("a connection goes on that has lost something")
 	}
 	before.Close()
 }

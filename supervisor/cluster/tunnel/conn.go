@@ -14,6 +14,8 @@ import (
 const (
 	// window is how many bytes one side may send before the other has read any of them.
 	window = 1 << 20
+	// sayRead is after how many bytes that were read the other side is told of them: of most calls and answers it is not.
+	sayRead = window / 4
 	// chunk is how many bytes one message carries at most. NATS takes 1 MiB.
 	chunk = 32 << 10
 	// silence is after how long without a word the other side is gone. Each side says thrice in it that it is there.
@@ -254,7 +256,7 @@ func (c *Conn) reserve(n int) int {
 
 // deliver gives the caller what has come.
 func (c *Conn) deliver() {
-	for {
+	for unsaid := 0; ; {
 		c.mu.Lock()
 		came, ended := c.inbox, c.ended
 		c.inbox = nil
@@ -277,10 +279,14 @@ func (c *Conn) deliver() {
 		c.mu.Lock()
 		c.unread -= len(came)
 		c.mu.Unlock()
-		if err := c.send(read, binary.BigEndian.AppendUint64(nil, uint64(len(came)))); err != nil {
+		if unsaid += len(came); unsaid < c.t.sayRead {
+			continue
+		}
+		if err := c.send(read, binary.BigEndian.AppendUint64(nil, uint64(unsaid))); err != nil {
 			c.fail(err)
 			return
 		}
+		unsaid = 0
 	}
 }
 

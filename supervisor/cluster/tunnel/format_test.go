@@ -35,7 +35,7 @@ func recorded(t *testing.T) (sent, answered []string) {
 func TestRecordedConnection(t *testing.T) {
 	s := broker(t)
 	a, other := machine(t, s), machine(t, s).nc
-	a.silence = time.Hour // so that it says nothing by itself
+	a.silence, a.sayRead = time.Hour, 1 // so that it says nothing by itself, and what it has read at once
 	asked, err := other.SubscribeSync("b")
 	if err != nil {
 		t.Fatal(err)

@@ -41,6 +41,7 @@ type Tunnel struct {
 	nc      *nats.Conn
 	later   *format.Later
 	silence time.Duration // after which the other side is gone
+	sayRead int           // as the constant
 	dialing time.Duration // that whoever listens has for an answer
 	running sync.WaitGroup
 
@@ -51,7 +52,7 @@ type Tunnel struct {
 
 // New makes connections over nc, which stays its caller's. later takes what is met of later formats; nil takes nothing.
 func New(nc *nats.Conn, later *format.Later) *Tunnel {
-	return &Tunnel{nc: nc, later: later, silence: silence, dialing: dialPatience, conns: map[*Conn]struct{}{}}
+	return &Tunnel{nc: nc, later: later, silence: silence, sayRead: sayRead, dialing: dialPatience, conns: map[*Conn]struct{}{}}
 }
 
 // Close ends all connections, and waits until nothing of them runs.

@@ -175,6 +175,29 @@ func TestOrderAndRoom(t *testing.T) {
 	}
 }
 
+// What is read is told in large pieces: of a short question and its answer, no message says that they were.
+func TestReadsAreToldSeldom(t *testing.T) {
+	a, b := pair(t)
+	hello := make([]byte, 5)
+	for range 3 {
+		for _, way := range [][2]*Conn{{a, b}, {b, a}} {
+			if _, err := io.WriteString(way[0], "hello"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(way[1], hello); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, c := range []*Conn{a, b} {
+		c.sending.Lock()
+		if c.sent != 3 {
+			t.Errorf("%d messages for three short texts", c.sent)
+		}
+		c.sending.Unlock()
+	}
+}
+
 // Whatever goes wrong on the way ends the connection on both sides, in words.
 func TestEnds(t *testing.T) {
 	for name, tc := range map[string]struct {
