@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -101,6 +102,11 @@ func (s *server) destroy(ctx context.Context, id string) error {
 // send is one turn whose answer is a single word or nearly so.
 func (s *server) send(ctx context.Context, id, content string) error {
 	return s.call(ctx, "/agent/"+id, "send", `{"content":"`+content+`"}`, nil)
+}
+
+// sendNamed is send under a request_id of its own.
+func (s *server) sendNamed(ctx context.Context, id, content string) error {
+	return s.call(ctx, "/agent/"+id, "send", `{"request_id":"`+rand.Text()+`","content":"`+content+`"}`, nil)
 }
 
 // withAgent has take measure something with an agent that is there for no longer.
