@@ -43,12 +43,15 @@ type talker struct {
 	agent  string
 	draws  *rand.Rand
 	asked  []string // its sends
+	once   int      // how many sends without a request_id
 }
 
 // talk asks until ctx ends. What it has begun it finishes, unless whole ends.
 func (t *talker) talk(ctx, whole context.Context) {
 	for pause(ctx, time.Duration(t.draws.IntN(600))*time.Millisecond) {
 		switch n := t.draws.IntN(10); {
+		case n < 2:
+			t.sendOnce(whole)
 		case n < 7:
 			id := fmt.Sprintf("%s-%d-%d", t.agent, t.number, len(t.asked))
 			t.asked = append(t.asked, id)
@@ -62,22 +65,60 @@ func (t *talker) talk(ctx, whole context.Context) {
 	}
 }
 
-// repeatable is how many of a talker's last sends are repeated: a server remembers 256 of an agent, which has two talkers.
-const repeatable = 100
+// repeatable is how many of a talker's last sends are repeated: a server remembers 256 of an agent, which has two talkers, who also send what is not repeated.
+const repeatable = 70
 
 // last are the sends that may be repeated.
 func (t *talker) last() []string { return t.asked[max(0, len(t.asked)-repeatable):] }
+
+// text is what a send says, and what answers it.
+func (t *talker) text(id string) (text, want string) {
+	if slow := strings.HasSuffix(id, "0"); slow {
+		return id + slowly, slowText
+	}
+	want = id + strings.Repeat(" la", t.number%2*50)
+	return "echo " + want, want
+}
+
+// sendOnce sends something without a request_id, which nobody can repeat: if it is not answered, the conversation may have it, then or later, or not.
+func (t *talker) sendOnce(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	t.once++
+	id := fmt.Sprintf("%s-%d-once%d", t.agent, t.number, t.once)
+	text, want := t.text(id)
+	c := t.r.machines[t.draws.IntN(len(t.r.machines))].call()
+	if c == nil {
+		return
+	}
+	began := t.r.began(id)
+	var sent api.SendResult
+	err := c.Call(ctx, "/agent/"+t.agent, "send", map[string]any{"content": text, "request_id": nil}, &sent) // else the client makes one
+	told := answer{}
+	switch kind := client.KindOf(err); {
+	case err == nil:
+		told.outcome = completed
+		if got := protocol.Value(sent.Content); sent.Cancelled || got != want && !sent.Truncated {
+			t.r.broken("%s was answered by %q, cancelled: %v", id, got, sent.Cancelled)
+		}
+	case kind == api.KindChildCrashed:
+		told.outcome = crashed
+	default:
+		t.refused(kind, err)
+	}
+	if told.outcome == unknown {
+		t.r.abandon(id)
+	} else {
+		t.r.over(id)
+	}
+	t.r.note(porcupine.Operation{ClientId: t.number, Input: op{agent: t.agent, send: id}, Call: began, Output: told})
+}
 
 // send sends until there is an outcome.
 func (t *talker) send(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	text, want := "echo "+id+strings.Repeat(" la", t.number%2*50), ""
-	if slow := strings.HasSuffix(id, "0"); slow {
-		text, want = id+slowly, slowText
-	} else {
-		want = strings.TrimPrefix(text, "echo ")
-	}
+	text, want := t.text(id)
 	p := api.SendParams{Content: text, RequestID: &id}
 	began := t.r.began(id)
 	defer t.r.over(id)
@@ -144,6 +185,20 @@ func conversation(ctx context.Context, c *client.Client, agent string) (turns []
 	}
 }
 
+// refused judges an error.
+func (t *talker) refused(kind api.ErrorKind, err error) {
+	switch kind {
+	case "", api.KindNodeUnreachable, api.KindNoQuorum, api.KindServerDraining: // the connection broke, or it is under attack
+		t.r.count(string(kind))
+	case api.KindStorageFull, api.KindNotRecorded, api.KindStartFailed, api.KindExecutionError:
+		if t.r.count(string(kind)); !t.r.mayBeFull() {
+			t.r.broken("%s: %v", t.agent, err)
+		}
+	default:
+		t.r.broken("%s: %v", t.agent, err)
+	}
+}
+
 // until asks one machine after another, until one has answered or ctx ends.
 func (t *talker) until(ctx context.Context, ask func(context.Context, *client.Client) (done bool, err error)) {
 	for ctx.Err() == nil {
@@ -154,16 +209,7 @@ func (t *talker) until(ctx context.Context, ask func(context.Context, *client.Cl
 			if done {
 				return
 			}
-			switch kind := client.KindOf(err); kind {
-			case "", api.KindNodeUnreachable, api.KindNoQuorum, api.KindServerDraining: // the connection broke, or it is under attack
-				t.r.count(string(kind))
-			case api.KindStorageFull, api.KindNotRecorded, api.KindStartFailed, api.KindExecutionError:
-				if t.r.count(string(kind)); !t.r.mayBeFull() {
-					t.r.broken("%s: %v", t.agent, err)
-				}
-			default:
-				t.r.broken("%s: %v", t.agent, err)
-			}
+			t.refused(client.KindOf(err), err)
 		}
 		pause(ctx, 100*time.Millisecond)
 	}

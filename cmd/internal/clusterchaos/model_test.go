@@ -2,6 +2,7 @@ package clusterchaos
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -39,6 +40,9 @@ func TestModel(t *testing.T) {
 		"told twice":                    {[]porcupine.Operation{send(0, 1, "x", completed), send(2, 3, "x", completed), read(4, 5, nil, "x")}, true},
 		"nobody was told":               {[]porcupine.Operation{send(0, 9, "x", unknown), read(2, 3, []string{"x"}), read(4, 5, []string{"x"}, "x"), read(10, 11, nil, "x")}, true},
 		"nobody was told, and gone":     {[]porcupine.Operation{send(0, 1, "x", unknown), read(2, 3, nil, "x"), read(4, 5, nil)}, false},
+		"not answered, and done later":  {[]porcupine.Operation{send(0, math.MaxInt64, "x", unknown), send(2, 3, "y", completed), read(4, 5, nil, "y"), read(6, 7, nil, "y", "x")}, true},
+		"not answered, and never done":  {[]porcupine.Operation{send(0, math.MaxInt64, "x", unknown), send(2, 3, "y", completed), read(6, 7, nil, "y")}, true},
+		"not answered, and done twice":  {[]porcupine.Operation{send(0, math.MaxInt64, "x", unknown), read(6, 7, nil, "x", "x")}, false},
 		"by another try":                {[]porcupine.Operation{send(0, 1, "x", unknown), read(2, 3, nil), send(4, 5, "x", completed), read(6, 7, nil, "x")}, true},
 		"before it was asked":           {[]porcupine.Operation{read(0, 1, nil, "x"), send(2, 3, "x", completed), read(4, 5, nil, "x")}, false},
 		"not read in the end":           {[]porcupine.Operation{send(0, 1, "x", crashed), late(read(2, 3, nil))}, false},

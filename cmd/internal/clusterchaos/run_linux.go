@@ -2,10 +2,12 @@ package clusterchaos
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -58,14 +60,15 @@ type run struct {
 	watching []*follower // one of each agent
 	start    time.Time
 
-	mu      sync.Mutex // guards what follows
-	history []porcupine.Operation
-	running map[string]int // sends that are under way, and by how many
-	facts   map[string]int
-	faults  []string        // what was promised otherwise
-	taking  []time.Duration // how long agents were not answered for that were taken over
-	full    bool            // a disk is
-	freed   time.Time
+	mu        sync.Mutex // guards what follows
+	history   []porcupine.Operation
+	running   map[string]int // sends that are under way, and by how many
+	abandoned []string       // those among them that nobody waits for
+	facts     map[string]int
+	faults    []string        // what was promised otherwise
+	taking    []time.Duration // how long agents were not answered for that were taken over
+	full      bool            // a disk is
+	freed     time.Time
 }
 
 // Run attacks a cluster. If ctx ends, the attack does, and what has happened is judged. The error says what kept it from being judged.
@@ -350,6 +353,22 @@ func (r *run) over(id string) {
 	}
 }
 
+// abandon notes that nobody waits for a send any more: it is under way until forgive.
+func (r *run) abandon(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.abandoned = append(r.abandoned, id)
+}
+
+// forgive says that what nobody waits for is over: all agents have answered since.
+func (r *run) forgive() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range r.abandoned {
+		delete(r.running, id)
+	}
+}
+
 // besides are the sends that are under way now.
 func (r *run) besides() (ids []string, now int64) {
 	r.mu.Lock()
@@ -365,11 +384,14 @@ func (r *run) note(o porcupine.Operation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o.Return = r.now()
+	if asked := o.Input.(op); asked.send != "" && o.Output.(answer).outcome == unknown {
+		o.Return = math.MaxInt64 // it may be done at any time
+	}
 	r.history = append(r.history, o)
 	if o.Input.(op).send == "" {
 		r.facts["conversations read"]++
 	} else {
-		r.facts["sends "+o.Output.(answer).outcome]++
+		r.facts["sends "+cmp.Or(o.Output.(answer).outcome, "not answered")]++
 	}
 }
 

@@ -81,6 +81,10 @@ func (r *run) settle(ctx context.Context) {
 				of.send(ctx, id)
 			}
 		}
+		t.send(ctx, t.agent+"-next") // behind what nobody waits for any more
+	})
+	r.forgive()
+	r.each(func(agent int, t *talker) {
 		last := t.agent + "-last"
 		t.send(ctx, last)
 		f := r.watching[agent]
