@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 
@@ -54,6 +55,31 @@ func Open(path string, o Options) (*Log, error) {
 		return nil, fmt.Errorf("open the log: %w", err)
 	}
 	return l, nil
+}
+
+// Check reports why Open would refuse path, as far as that is seen without a change of anything.
+func Check(path string) error {
+	file, err := safefile.Open(path, os.O_RDWR|os.O_APPEND)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = safefile.CheckWritable(filepath.Dir(path))
+	case err == nil:
+		_, err = checkOwner(file)
+		file.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("open the log: %w", err)
+	}
+	return nil
+}
+
+// checkOwner refuses another user's file: that one may give it any mode again, and has it open perhaps.
+func checkOwner(file *os.File) (fs.FileInfo, error) {
+	info, err := file.Stat()
+	if err == nil && !safefile.Ours(info) {
+		err = fmt.Errorf("%s is another user's: choose another file", file.Name())
+	}
+	return info, err
 }
 
 // Write appends a line, its newline included. After an error the next line opens
@@ -159,13 +185,11 @@ func (l *Log) open() error {
 }
 
 func prepare(file *os.File) error {
-	info, err := file.Stat()
-	switch {
-	case err != nil:
+	info, err := checkOwner(file)
+	if err != nil {
 		return err
-	case !safefile.Ours(info): // who may give it any mode again, and has it open perhaps
-		return fmt.Errorf("%s is another user's: choose another file", file.Name())
-	case info.Mode().Perm() != 0o600:
+	}
+	if info.Mode().Perm() != 0o600 {
 		if err := file.Chmod(0o600); err != nil {
 			return err
 		}

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"go.uber.org/zap"
@@ -17,6 +20,7 @@ import (
 	"nexus.internal/cmd/internal/sessionlog"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/homeformat"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/store"
 )
@@ -94,6 +98,30 @@ func closeLogs(logs *sessionlog.Archive) error {
 		return nil
 	}
 	return logs.Close()
+}
+
+// checkLogs refuses the log and the logs of sessions that could not be opened, where there is no home yet: they are opened once there is
+// one, and a start that is refused leaves none.
+func (o serveOptions) checkLogs(cfg *config.Config) error {
+	if _, err := os.Lstat(string(cfg.Home)); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := o.log.check(cfg.Home); err != nil {
+		return err
+	}
+	logs := o.sessionLogs(cfg)
+	if !*logs.Sessions {
+		return nil
+	}
+	dir, err := filepath.Abs(logs.Dir)
+	if err != nil {
+		return fmt.Errorf("open the session logs: %w", err)
+	}
+	dir = safefile.ThroughNoLink(dir)
+	if _, above := safefile.Below(dir, string(cfg.Home)); above || dir == cfg.Home.RunDir() {
+		return fmt.Errorf("open the session logs: %s has other files, of the home: name a directory that is empty, or not there yet", dir)
+	}
+	return sessionlog.Check(dir)
 }
 
 // openLogs opens the logs of sessions, and adds to them what a killed server of the home did not log; nil if

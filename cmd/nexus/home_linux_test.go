@@ -29,6 +29,8 @@ func TestRefusedStartMakesNoHome(t *testing.T) {
 	}
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	logged := filepath.Join(t.TempDir(), "logs")
+	newLive(t, func(cmd *exec.Cmd) { cmd.Args = append(cmd.Args, "--log-dir", logged) })
 	for _, tc := range []struct {
 		want string
 		args []string
@@ -38,10 +40,32 @@ func TestRefusedStartMakesNoHome(t *testing.T) {
 		{"find --child", []string{"0", "--child", "/none"}},
 		{"read --scenario", []string{"0", "--scenario", "none"}},
 		{"uses", []string{port}},
+		{"open the log: ", []string{"0", "--log-file", "/dev/null/log"}},
+		{"open the log: ", []string{"0", "--log-file", "none/log"}},
+		{"open the log: ", []string{"0", "--log-file", "."}},
+		{"open the log: ", []string{"0", "--log-file", "HOME"}},
+		{"open the log: ", []string{"0", "--log-file", "HOME/logs/"}},
+		{"open the log: ", []string{"0", "--log-file", "HOME/none/log"}},
+		{"in the home, which has other files", []string{"0", "--log-file", "HOME/config.json"}},
+		{"open the session logs: ", []string{"0", "--log-dir", "/dev/null/logs"}},
+		{"has files (link)", []string{"0", "--log-dir", "."}},
+		{"is a symbolic link", []string{"0", "--log-dir", "link"}},
+		{"open the session logs: ", []string{"0", "--log-dir", "link/logs"}},
+		{"has other files, of the home", []string{"0", "--log-dir", "HOME"}},
+		{"another nexus server logs sessions in", []string{"0", "--log-dir", logged}},
 	} {
 		home := filepath.Join(t.TempDir(), "home")
+		for i, arg := range tc.args {
+			if rest, is := strings.CutPrefix(arg, "HOME"); is {
+				tc.args[i] = home + rest
+			}
+		}
 		cmd := exec.Command(filepath.Join(programs, "nexus"), append([]string{"serve", "--home", home}, tc.args...)...)
-		cmd.Dir, cmd.Env = t.TempDir(), []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
+		cwd := t.TempDir()
+		if err := os.Symlink("none", filepath.Join(cwd, "link")); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Dir, cmd.Env = cwd, []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
 		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), tc.want) {
 			t.Errorf("%s: %v\n%s", tc.args, err, out)
 		}

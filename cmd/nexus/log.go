@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -55,6 +56,27 @@ func (o *logOptions) open(stderr io.Writer, home config.Home) (logsink.Sink, *za
 	return lines, lines.Logger(o.level), nil
 }
 
+// check reports why open would refuse the file of the log where there is no home yet. It makes nothing.
+func (o *logOptions) check(home config.Home) error {
+	file, err := filepath.Abs(o.file)
+	if o.file == "" || err != nil {
+		return err
+	}
+	file = safefile.ThroughNoLink(file)
+	if _, above := safefile.Below(file, string(home)); above || os.IsPathSeparator(o.file[len(o.file)-1]) {
+		return fmt.Errorf("open the log: %s is a directory", o.file)
+	}
+	switch dir := filepath.Dir(file); {
+	case dir == home.LogsDir():
+		return nil
+	case dir != string(home) && dir != home.SessionsDir() && dir != home.RunDir(): // which are made with the home
+		return logfile.Check(file)
+	case filepath.Ext(file) != ".log":
+		return o.inTheHome()
+	}
+	return nil
+}
+
 // besideTheHome refuses a file in the place of one of the home's, which would have lines of the log in it.
 func (o *logOptions) besideTheHome(home config.Home) error {
 	dir := filepath.Dir(o.file)
@@ -67,6 +89,10 @@ func (o *logOptions) besideTheHome(home config.Home) error {
 			return nil
 		}
 	}
+	return o.inTheHome()
+}
+
+func (o *logOptions) inTheHome() error {
 	return cli.Usage("--log-file %s: in the home, which has other files, a log is in logs/, or its name ends in .log", o.file)
 }
 

@@ -184,7 +184,10 @@ func (o *serveOptions) check(app *cli.App) (*config.Config, error) {
 	if err := o.checkHome(cfg.Home); err != nil {
 		return nil, err
 	}
-	return cfg, o.find()
+	if err := o.find(); err != nil {
+		return nil, err
+	}
+	return cfg, o.checkLogs(cfg)
 }
 
 // serve runs a server until it is asked to end and everything has ended.

@@ -24,6 +24,14 @@ func SyncDir(dir string) error {
 	return errors.Join(file.Sync(), file.Close())
 }
 
+// CheckWritable reports why nothing could be made in a directory; nil if something could.
+func CheckWritable(dir string) error {
+	if err := unix.Access(dir+itself, unix.W_OK|unix.X_OK); err != nil {
+		return &fs.PathError{Op: "write into", Path: dir, Err: err}
+	}
+	return nil
+}
+
 // Lock locks a file or directory, until it is closed. It does not wait: the error is
 // ErrLocked, or what the system says.
 func Lock(file *os.File) error {

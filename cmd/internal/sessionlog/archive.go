@@ -98,29 +98,64 @@ func Create(dir string) (*Archive, error) {
 			return nil, fmt.Errorf("open the session logs: %w", err)
 		}
 	}
-	a, err := open(dir)
+	a, err := openOwn(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.checkOwn(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open the session logs: %w", err), a.Close())
+	if err := a.claim(); err != nil {
+		return nil, errors.Join(err, a.Close())
 	}
+	if err := a.begin(); err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return a, nil
+}
+
+// Check reports why Create would refuse a directory, as far as that is seen without a change of anything.
+func Check(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return fmt.Errorf("open the session logs: %w", err)
+	}
+	there := dir
+	for {
+		if _, err := os.Lstat(there); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		there = filepath.Dir(there)
+	}
+	if there != dir {
+		if err := safefile.CheckWritable(there); err != nil {
+			return fmt.Errorf("open the session logs: %w", err)
+		}
+		return nil
+	}
+	a, err := openOwn(dir)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	if _, err := a.root.Lstat(lockName); err != nil {
+		return nil // nobody has ever used it
+	}
+	return a.claim()
+}
+
+// claim makes this process the one that logs there.
+func (a *Archive) claim() (err error) {
 	locked := false
 	for tries := 0; !locked && err == nil && tries < lockTries; tries++ { // a Settle has the lock for a moment
 		if locked, err = a.takeLock(); !locked {
 			<-time.After(lockPause)
 		}
 	}
-	switch {
-	case err != nil:
-		return nil, errors.Join(fmt.Errorf("open the session logs: %w", err), a.Close())
-	case !locked:
-		return nil, errors.Join(fmt.Errorf("another nexus server logs sessions in %s: choose another --log-dir", dir), a.Close())
+	if err != nil {
+		return fmt.Errorf("open the session logs: %w", err)
 	}
-	if err := a.begin(); err != nil {
-		return nil, errors.Join(err, a.Close())
+	if !locked {
+		return fmt.Errorf("another nexus server logs sessions in %s: choose another --log-dir", a.dir)
 	}
-	return a, nil
+	return nil
 }
 
 // Open opens a directory that has logs, which a server may use meanwhile. The error wraps ErrNone if there are none.
@@ -152,6 +187,18 @@ func open(dir string) (*Archive, error) {
 		return nil, fmt.Errorf("open the session logs: %w", err)
 	}
 	return &Archive{dir: dir, root: root}, nil
+}
+
+// openOwn is open of a directory that has nothing but logs.
+func openOwn(dir string) (*Archive, error) {
+	a, err := open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.checkOwn(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the session logs: %w", err), a.Close())
+	}
+	return a, nil
 }
 
 // checkOwn refuses a directory with files of others and no logs: those of sessions would lie among them.
