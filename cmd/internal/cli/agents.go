@@ -123,13 +123,19 @@ func (v *create) flags(f *pflag.FlagSet) {
 	f.Var(optional{&v.place.Near}, "near", "agent, or saved session, whose machine is to have a new agent")
 	f.Var(optional{&v.p.Kind}, "kind", "kind of an agent of another make (see kinds); what follows -- is its program")
 	f.Var(optional{&v.p.Home}, "program-home", "what such a program finds as HOME: own or user")
-	f.Lookup("program-home").Annotations = map[string][]string{ofParameter: {"home"}}
-	f.Lookup("system").Annotations = map[string][]string{ofParameter: {"system_prompt"}}
 	f.Var(optionalBool{&v.p.Sandbox}, "sandbox", "whether the kernel confines such a program: true or false")
 	f.Lookup("sandbox").NoOptDefVal = "true"
 	f.Var(optional{&v.p.Models}, "models", "provider whose models such a program reaches through the server, without a key")
 	f.StringArrayVar(&v.env, "env", nil, "variable `NAME=VALUE` for the agent's programs, or NAME for the value that it has here; may be repeated")
 	f.Var(optional{&v.p.IfExists}, "if-exists", "if an agent of that name runs: fail (the default) or use it")
+	for _, preset := range []string{"trusted", "sandboxed", "yolo"} {
+		Sets(f, preset, "preset")
+	}
+	Sets(f, "system", "system_prompt")
+	Sets(f, "node", "place.node")
+	Sets(f, "label", "place.labels")
+	Sets(f, "near", "place.near")
+	Sets(f, "program-home", "home")
 }
 
 func (v *create) check(f *pflag.FlagSet, args []string) error {

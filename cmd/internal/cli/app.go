@@ -243,7 +243,7 @@ func (a *App) errorJSON(err error, kind string) {
 // advise is an error of the verb that ran with what the server suggests, a line each. Of some
 // errors the suggestions say no more than the message.
 func (a *App) advise(ran *cobra.Command, err error) string {
-	text := inFlags(ran, err.Error())
+	text := a.inFlags(ran, err.Error())
 	e, ok := errors.AsType[*client.RPCError](err)
 	if errors.Is(err, client.ErrUnproved) && (!ok || len(e.Data.RecoverySuggestions) == 0) { // else what listens said why, as that it speaks TLS
 		return text + "\n" + a.adviseKey()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/cmd/internal/badflag"
@@ -138,33 +137,13 @@ func (a *App) inVerbs(ran *cobra.Command, text string) string {
 		return agent
 	}
 	return a.verbsFor(text, about, func(name string) (string, bool) {
-		flag := strings.ReplaceAll(strings.TrimSuffix(name, "_s"), "_", "-") // that of a time in seconds takes a unit
-		if flag == "request-id" && ran.Name() == "plan" {
-			flag = "run"
+		for _, verb := range append([]*cobra.Command{ran}, a.named(text)...) {
+			if flag := flagFor(verb, name); flag != "" {
+				return "--" + flag, true
+			}
 		}
-		return "--" + flag, ran.Flags().Lookup(flag) != nil
+		return "", false
 	})
-}
-
-// ofParameter is the annotation of a flag that is called otherwise than the parameter which it sets.
-const ofParameter = "of the parameter"
-
-// invalidParameter matches how an error about a parameter begins.
-var invalidParameter = regexp.MustCompile(`^Invalid parameter ([a-z_]+): `)
-
-// inFlags names the flag of the verb that ran in an error about the parameter which it sets, where that has another name: --home is
-// another flag than the one for home.
-func inFlags(ran *cobra.Command, text string) string {
-	found := invalidParameter.FindStringSubmatch(text)
-	if found == nil {
-		return text
-	}
-	ran.Flags().VisitAll(func(f *pflag.Flag) {
-		if slices.Contains(f.Annotations[ofParameter], found[1]) {
-			text = "Invalid parameter --" + f.Name + ": " + strings.TrimPrefix(text, found[0])
-		}
-	})
-	return text
 }
 
 // InVerbs says by verbs what the server suggests, to who has something else for some names of methods and parameters.

@@ -52,6 +52,7 @@ type createKey struct {
 
 func (v *createKey) flags(f *pflag.FlagSet) {
 	f.StringVar(&v.agent, "agent", "", "agent that the key is for (default: a key for reading)")
+	Sets(f, "agent", "agent_id")
 	f.BoolVar(&v.grants, "may-grant", false, "the key may widen the permissions of --agent, up to the owner's grant, and approve its calls")
 	f.StringVar(&v.name, "name", "", "name for people")
 	f.DurationVar(&v.expires, "expires", 0, "how long the key is valid, as in 24h (default: until it is revoked)")

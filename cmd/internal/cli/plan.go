@@ -46,7 +46,6 @@ the end of the server or a fault, and prints the result of an ended run. "cancel
 
 func (v *plan) flags(f *pflag.FlagSet) {
 	f.Var(optional{&v.p.RequestID}, "run", "name of the run, by which to watch, continue or cancel it (default: a new one)")
-	f.Lookup("run").Annotations = map[string][]string{ofParameter: {"request_id"}}
 	f.StringSliceVar(&v.agents, "agents", nil, "agents that carry it out, as in a,b (default: a pool of new ones)")
 	f.IntVar(&v.size, "size", api.DefaultPool, "number of agents in the pool")
 	f.Var(optional{&v.pool.Preset}, "preset", "permissions of the pool's agents, such as trusted or sandboxed")
@@ -56,6 +55,11 @@ func (v *plan) flags(f *pflag.FlagSet) {
 	f.BoolVar(&v.goOn, "continue", false, "continue with tasks that do not depend on a failed one")
 	f.BoolVar(&v.retry, "retry", false, "in an ended run, try all tasks again that did not succeed")
 	f.DurationVar(&v.timeout, "timeout", 0, "limit on the run, as in 10m")
+	Sets(f, "run", "request_id")
+	Sets(f, "continue", "on_failure")
+	for _, ofPool := range []string{"size", "preset", "cwd", "model", "kind"} {
+		Sets(f, ofPool, "pool."+ofPool)
+	}
 }
 
 func (v *plan) check(f *pflag.FlagSet, _ []string) error {

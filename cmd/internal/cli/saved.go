@@ -91,6 +91,7 @@ func (v *load) flags(f *pflag.FlagSet) {
 	f.Var(optional{&v.p.AgentID}, "as", "agent that continues a copy of the session")
 	f.Var(optional{&v.p.Preset}, "preset", "permission level that narrows the saved one, and never widens it: trusted or sandboxed")
 	f.Var(optional{&v.p.Model}, "model", "model instead of the saved one")
+	Sets(f, "as", "agent_id")
 }
 
 func (v *load) check(_ *pflag.FlagSet, args []string) error {

@@ -44,6 +44,7 @@ func (v *send) flags(f *pflag.FlagSet) {
 	f.Var(optional{&v.p.OnCrash}, "on-crash", "fail (the default) or retry: send it once more after the restart")
 	f.DurationVar(&v.timeout, "timeout", 0, "limit on the turn, as in 90s")
 	f.StringArrayVar(&v.attach, "attach", nil, "`FILE`, a text or an image, that goes with the message and is read here; may be repeated")
+	Sets(f, "attach", "attachments")
 }
 
 func (v *send) check(f *pflag.FlagSet, _ []string) error {

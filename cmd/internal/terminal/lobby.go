@@ -93,8 +93,12 @@ func (t *talk) load(p api.LoadSessionParams) work {
 	}
 }
 
-// explained is why a session was not loaded; of the one that was used last, what to do where there is none.
+// explained is why a session was not loaded; of the one that was used last, what to do where there is none, and of one whose agent runs, that
+// it is not narrowed.
 func explained(t *talk, p api.LoadSessionParams, err error) error {
+	if narrows(t.o) && client.KindOf(err) == api.KindAgentExists {
+		return fmt.Errorf("%s runs already, and stays as it is: leave out --preset, --model and --yolo; /permissions and /model change it", protocol.Value(p.SessionName))
+	}
 	if !protocol.Value(p.Last) || client.KindOf(err) != api.KindSessionNotFound {
 		return err
 	}
