@@ -51,7 +51,9 @@ func TestASendAtATerminal(t *testing.T) {
 	}
 	p = s.attended(t, 80, "a", "run touch c")
 	p.sees("tells the model why:")
-	p.types("n not that one\r")
+	p.types("r\r")
+	p.sees("the reason, for the model:")
+	p.types("not that one\r")
 	p.sees("✗ shell failed", "not that one")
 	if err := p.leaves(); err != nil {
 		t.Errorf("it ended with %v:\n%s", err, p.text())

@@ -88,8 +88,12 @@ func TestAnswersByLines(t *testing.T) {
 	p.sees("· denied: ", "tool shell touch b failed", "because")
 	p.types("run touch c\r")
 	p.sees("touch c\"}")
+	p.types("no\r")
+	p.sees("tool shell touch c failed")
+	p.types("run touch d\r")
+	p.sees("touch d\"}")
 	p.types("Yes\r")
-	p.sees("· allowed: ", "tool shell touch c (")
+	p.sees("· allowed: ", "tool shell touch d (")
 	if _, err := os.Stat(filepath.Join(s.cwd, "b")); err == nil {
 		t.Error("what was denied has run")
 	}

@@ -163,19 +163,33 @@ func DescribeRequest(agent string, r protocol.PermissionRequest) string {
 	return string(asked{agent, r}.describe())
 }
 
-// AnswerOf is what a line that a person typed answers to a request: y, s, n, or n and a reason. ok is false for one that is
-// no answer to it.
-func AnswerOf(line string, r protocol.PermissionRequest) (d protocol.Decision, reason string, ok bool) {
+// Answer is what a person answers to a request.
+type Answer struct {
+	Decision protocol.Decision // Deny also of one whose reason is asked for next
+	Reason   string
+	Asks     bool // for the reason
+	Offered  bool // the request can be decided so
+}
+
+// AnswerOf reads a line that a person typed as the answer to a request: y, s, n, n and a reason, or r, which has the reason asked for. ok
+// is false for one that is none of these.
+func AnswerOf(line string, r protocol.PermissionRequest) (a Answer, ok bool) {
 	word, reason, _ := strings.Cut(strings.TrimSpace(line), " ")
+	a.Reason = strings.TrimSpace(reason)
 	switch strings.ToLower(word) {
 	case "y", "yes":
-		d = protocol.AllowOnce
+		a.Decision = protocol.AllowOnce
 	case "s", "session":
-		d = protocol.AllowSession
+		a.Decision = protocol.AllowSession
 	case "n", "no":
-		d = protocol.Deny
+		a.Decision = protocol.Deny
+	case "r":
+		a.Decision, a.Asks = protocol.Deny, true
+	default:
+		return Answer{}, false
 	}
-	return d, strings.TrimSpace(reason), slices.Contains(r.Decisions, d) && (d == protocol.Deny || reason == "")
+	a.Offered = slices.Contains(r.Decisions, a.Decision)
+	return a, a.Reason == "" || a.Decision == protocol.Deny && !a.Asks
 }
 
 // visibleJSON is JSON, or a part of it, with nothing in it that a terminal would act on

@@ -48,6 +48,7 @@ type attended struct {
 	calls   map[string]shownCall
 	waiting []asked   // requests without an answer; the first one is asked
 	asks    *question // nil for none
+	reason  bool      // that is for the reason of a denial
 	covered bool      // something was written below the question
 }
 
@@ -403,17 +404,26 @@ func (s *attended) leave() {
 
 // decide takes what the person answered; without an answer the request waits for somebody else's.
 func (s *attended) decide(ctx context.Context, line string, more bool) {
-	one := s.waiting[0]
+	one, reasons := s.waiting[0], s.reason
 	s.unask(more)
-	decision, reason, ok := AnswerOf(line, one.PermissionRequest)
-	p := api.RespondPermissionParams{RequestID: one.RequestID, Decision: decision}
-	if reason != "" {
-		p.Reason = &reason
+	answer, ok := AnswerOf(line, one.PermissionRequest)
+	if reasons {
+		answer, ok = Answer{Decision: protocol.Deny, Reason: strings.TrimSpace(line), Offered: true}, true
+	}
+	p := api.RespondPermissionParams{RequestID: one.RequestID, Decision: answer.Decision}
+	if answer.Reason != "" {
+		p.Reason = &answer.Reason
 	}
 	switch {
 	case !more:
 		s.leave()
-	case ok:
+	case ok && answer.Asks && answer.Offered:
+		if s.asks = s.person.ask("the reason, for the model: "); s.asks == nil {
+			s.leave()
+			return
+		}
+		s.reason = true
+	case ok && answer.Offered:
 		s.waiting = s.waiting[1:]
 		if _, err := client.Do(ctx, s.c, one.AgentID, api.RespondPermission, p); err != nil {
 			s.note(err.Error())
@@ -430,6 +440,7 @@ func (s *attended) unask(answered bool) {
 		return
 	}
 	s.asks.drop()
+	s.reason = false
 	if s.asks = nil; !answered && !s.covered {
 		_ = s.a.Eprintf("\n")
 	}

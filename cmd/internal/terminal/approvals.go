@@ -153,13 +153,23 @@ func (m *model) offer(pressed bool) tea.Cmd {
 	return tea.Tick(answerPause, func(time.Time) tea.Msg { return this })
 }
 
-// answers reports whether a line is a key that answers what the person is asked, alone. One that was begun before a request could be
-// answered is no answer to that.
+// answers reports whether a line is a key that answers what the person is asked, alone.
 func (m *model) answers(line string) bool {
 	if q := m.t.question; q != nil {
 		return q.chooses(line)
 	}
-	return m.lineFor != "" && m.lineFor == waitingFor(m.t.requests) && approves(m.t, strings.TrimSpace(line))
+	line = strings.TrimSpace(line)
+	return len(line) == 1 && m.decides(line)
+}
+
+// decides reports whether a line answers the request that waits longest, by Enter. One that was begun before a request could be answered
+// is no answer to that.
+func (m *model) decides(line string) bool {
+	if m.lineFor == "" || m.lineFor != waitingFor(m.t.requests) {
+		return false
+	}
+	a, ok := cli.AnswerOf(line, m.t.requests[0].request)
+	return ok && a.Offered
 }
 
 // chosen says that a pause is over, unless something was typed meanwhile.
@@ -183,58 +193,48 @@ func (m *model) offering() []string {
 	switch {
 	case !m.offered:
 		return append(lines, m.t.look().style(dim, "a key answers, once none is pressed for a moment"))
-	case m.input.Length() > 0 && !m.answers(m.input.Value()):
+	case m.input.Length() > 0 && !m.decides(m.input.Value()):
 		lines = append(lines, m.t.look().style(dim, "with nothing typed (Ctrl-C):"))
 	}
 	return append(lines, m.t.choices()...)
 }
 
-// choices says how the request that waits longest is answered.
-func (t *talk) choices() []string {
+// offered are the answers to the request that waits longest.
+func (t *talk) offered() string {
 	choices := "y once"
 	if t.mayAllowSession() {
 		choices += ", s for this session"
 	}
-	if choices += ", n no, "; t.o.Plain {
-		choices += "n REASON tells the model why"
-	} else {
-		choices += "r no with a reason"
+	if t.o.Plain {
+		return choices + ", n no, n REASON tells the model why"
 	}
+	return choices + ", n no, r no with a reason"
+}
+
+// choices says how the request that waits longest is answered.
+func (t *talk) choices() []string {
+	choices := t.offered()
 	if more := len(t.requests) - 1; more > 0 {
 		choices += fmt.Sprintf(" (%d more wait)", more)
 	}
 	return t.look().styled(bold, choices)
 }
 
-// approves reports whether a key answers the request that waits longest.
-func approves(t *talk, key string) bool {
-	return key == "y" || key == "n" || key == "r" || key == "s" && t.mayAllowSession()
-}
-
-// approve takes the answer y, s, n or r to a request; false for any other.
-func (t *talk) approve(key string) (work, bool) {
+// approve takes a line as the answer to the request that waits longest; false for one that is none. It says of an answer that the request
+// does not offer that it is none here.
+func approve(t *talk, line string) (lines []string, more work, ok bool) {
 	r := t.requests[0]
+	a, ok := cli.AnswerOf(line, r.request)
 	switch {
-	case !approves(t, key):
-	case key == "y":
-		return t.decide(r, protocol.AllowOnce, ""), true
-	case key == "s":
-		return t.decide(r, protocol.AllowSession, ""), true
-	case key == "n":
-		return t.decide(r, protocol.Deny, ""), true
-	case key == "r":
+	case !ok:
+	case !a.Offered:
+		lines = []string{t.look().problem(strings.TrimSpace(line) + " is no answer here: " + t.offered())}
+	case a.Asks:
 		t.question = &question{text: "the reason, for the model:", about: waitingFor(t.requests), answer: func(reason string) work { return t.decide(r, protocol.Deny, reason) }}
-		return nil, true
+	default:
+		more = t.decide(r, a.Decision, a.Reason)
 	}
-	return nil, false
-}
-
-// approveBy takes a line as the answer to a request: y, s, n, n and a reason, or r; false for one that is none.
-func approveBy(t *talk, line string) (work, bool) {
-	if d, reason, ok := cli.AnswerOf(line, t.requests[0].request); ok {
-		return t.decide(t.requests[0], d, reason), true
-	}
-	return t.approve(strings.TrimSpace(line))
+	return lines, more, ok
 }
 
 // settle drops a request that waits no more, and the question for a reason that is about it.

@@ -258,10 +258,11 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 // enter submits what was typed; a line that ends with a backslash goes on.
 func (m *model) enter(steer bool) tea.Cmd {
 	text := m.input.Value()
-	if m.t.question == nil && m.answers(text) {
-		m.input.Reset()
-		more, _ := m.t.approve(strings.TrimSpace(text))
-		return m.do(more)
+	if m.t.question == nil && m.lineFor != "" && m.lineFor == waitingFor(m.t.requests) {
+		if lines, more, ok := approve(m.t, text); ok {
+			m.input.Reset()
+			return m.show(lines, more)
+		}
 	}
 	if head, ok := strings.CutSuffix(text, `\`); ok && m.t.question == nil {
 		m.input.SetValue(head + "\n")

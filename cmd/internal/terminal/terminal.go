@@ -220,8 +220,8 @@ func (l *lineMode) loop(ctx context.Context) {
 func (l *lineMode) take(line string) {
 	isCommand := strings.HasPrefix(line, "/") && !strings.HasPrefix(line, "//")
 	if len(l.t.requests) > 0 && l.t.question == nil && !isCommand {
-		if more, ok := approveBy(l.t, line); ok {
-			l.do(more)
+		if lines, more, ok := approve(l.t, line); ok {
+			l.show(lines, more)
 			l.ask()
 			return
 		}
