@@ -98,3 +98,33 @@ func TestLeavingWhatCommandsHaveBrought(t *testing.T) {
 		}
 	}
 }
+
+// A temporary session that a talk has brought back leaves with the talk, at a server of others, too, and can be gone on with once more. One
+// that ran before stays.
+func TestLeavingARestoredTemporaryAgent(t *testing.T) {
+	t.Parallel()
+	s := newLive(t, nil)
+	talk := func(left int64, typed string, args ...string) {
+		t.Helper()
+		p := atTerminal(t, s.home, s.cwd, 100, args...)
+		p.sees(".1 · offline")
+		p.types(typed + "\r")
+		p.sees("\n" + strings.TrimPrefix(typed, "echo "))
+		p.types("/quit\r")
+		if err := p.leaves(); err != nil {
+			t.Errorf("%q: %v:\n%s", args, err, p.text())
+		}
+		if all := s.call("/", "list_agents", `{}`); gjson.Get(all, "result.agents.#").Int() != left {
+			t.Errorf("%q leaves %s", args, all)
+		}
+	}
+	talk(0, "echo one", "--fresh")
+	talk(0, "echo two", "--resume")
+	talk(0, "echo three", "--session", ".1")
+	talk(0, "echo four", "--agent", ".1")
+	s.call("/", "load_session", `{"last":true}`)
+	talk(1, "echo five", "--resume")
+	if got := s.call("/agent/.1", "get_messages", `{}`); gjson.Get(got, "result.total").Int() != 10 {
+		t.Errorf("of five talks there are %s", got)
+	}
+}

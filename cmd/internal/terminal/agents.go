@@ -10,7 +10,6 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/cmd/internal/cli"
-	"nexus.internal/protocol"
 )
 
 // found is what there is of an agent.
@@ -18,6 +17,12 @@ type found struct {
 	running, saved bool
 	messages       uint64   // of the saved one
 	unreached      []string // machines of a cluster that may have it, if it was not found
+}
+
+// meet takes an agent that is given work: one that is saved comes back for it.
+func (c *chat) meet(name string) {
+	f, _ := c.find(name) // where it fails, nobody is brought
+	c.met.add(name, f.saved)
 }
 
 // find looks for an agent.
@@ -57,7 +62,7 @@ func (c *chat) create(p api.CreateAgentParams) (agent string, err error) {
 		return "", err
 	}
 	made, err := client.Do(context.WithoutCancel(c.ctx), c.c, "", api.CreateAgent, p)
-	c.met.end(made.AgentID, protocol.Value(p.Temporary), err)
+	c.met.end(made.AgentID, true, err)
 	return made.AgentID, err
 }
 
@@ -67,7 +72,7 @@ func (c *chat) load(p api.LoadSessionParams) (agent string, err error) {
 		return "", err
 	}
 	loaded, err := client.Do(context.WithoutCancel(c.ctx), c.c, "", api.LoadSession, p)
-	c.met.end(loaded.AgentID, false, err)
+	c.met.end(loaded.AgentID, loaded.Restored, err)
 	return loaded.AgentID, err
 }
 

@@ -156,7 +156,7 @@ func sendTo(t *talk, args []string) ([]string, work) {
 		return []string{t.look().problem("usage: /send AGENT MESSAGE")}, nil
 	}
 	return nil, func() any {
-		t.chat.met.add(args[0], false) // also if it comes back for this, and there is no answer
+		t.chat.meet(args[0]) // also if it comes back for this, and there is no answer
 		lines, status := t.run("send", args[0], "--", args[1])
 		if status == cli.ExitDone {
 			lines = append([]string{t.look().style(bold, args[0]+":")}, lines...)

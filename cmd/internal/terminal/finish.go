@@ -12,7 +12,7 @@ import (
 	"nexus.internal/protocol/ratelimit"
 )
 
-// finish removes the temporary agents that were created here and do nothing, with those that they created, and ends the server
+// finish removes the temporary agents that were created or restored here and do nothing, with those that they created, and ends the server
 // that was started for us, unless others use it. It says what stays.
 func (t *talk) finish() []string {
 	if t.gone {
@@ -45,7 +45,7 @@ func (t *talk) finish() []string {
 
 // left are the agents at the end of a talk.
 type left struct {
-	done    []string // temporary ones that were created here; neither they nor what they created are at work
+	done    []string // temporary ones that were created or restored here; neither they nor what they created are at work
 	busy    []string // that are at work
 	foreign []string // that are not, and were neither created nor talked to here, nor created by such agents
 }
@@ -62,7 +62,7 @@ func leftOf(all []api.AgentInfo, m *met) (l left) {
 	}
 	for _, a := range all {
 		works := slices.ContainsFunc(l.busy, func(agent string) bool { return by.Below(agent, a.AgentID) })
-		if created, _ := m.of(a.AgentID); created && a.IsTemp && !works {
+		if brought, _ := m.of(a.AgentID); brought && a.IsTemp && !works {
 			l.done = append(l.done, a.AgentID)
 		}
 	}

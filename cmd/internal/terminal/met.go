@@ -12,7 +12,7 @@ import (
 // brought: wait then waits for its name, without which nobody knows whose the agent is. Safe for concurrent use.
 type met struct {
 	mu       sync.Mutex      // guards the rest
-	agents   map[string]bool // whether they were created here
+	agents   map[string]bool // whether they run since they were created or restored here
 	bringing int             // how many are brought just now
 	over     chan struct{}   // nil before wait; closed once none is brought any more
 }
@@ -24,29 +24,29 @@ var errOver = errors.New("the talk is over")
 var errNotBrought = errors.New("no agent was brought")
 
 // add takes an agent.
-func (m *met) add(agent string, created bool) {
+func (m *met) add(agent string, brought bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.agents == nil {
 		m.agents = map[string]bool{}
 	}
-	m.agents[agent] = m.agents[agent] || created
+	m.agents[agent] = m.agents[agent] || brought
 }
 
-// of reports whether an agent was met, and whether it was created here.
-func (m *met) of(agent string) (created, is bool) {
+// of reports whether an agent was met, and whether it was created or restored here.
+func (m *met) of(agent string) (brought, is bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	created, is = m.agents[agent]
-	return created, is
+	brought, is = m.agents[agent]
+	return brought, is
 }
 
 // rename takes that an agent has another name, if it was met.
 func (m *met) rename(agent, to string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if created, is := m.agents[agent]; is {
-		m.agents[to] = m.agents[to] || created
+	if brought, is := m.agents[agent]; is {
+		m.agents[to] = m.agents[to] || brought
 	}
 }
 
@@ -69,9 +69,9 @@ func (m *met) begin() error {
 }
 
 // end ends that, with the agent that was brought, if there was no error.
-func (m *met) end(agent string, created bool, err error) {
+func (m *met) end(agent string, brought bool, err error) {
 	if err == nil {
-		m.add(agent, created)
+		m.add(agent, brought)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -32,7 +32,7 @@ type (
 	arrived struct {
 		agent   string
 		lines   []string
-		created bool // by us, temporarily
+		created bool // by us, or restored
 		info    about
 	}
 	// unbegun is sent, a moment later: of a message whose turn was not told by then.
@@ -144,7 +144,8 @@ func (t *talk) resize(width int) {
 func (t *talk) begin(agent string, created bool) work {
 	return func() any {
 		lines := []string{}
-		if loaded, err := client.Do(t.ctx, t.c, "", api.LoadSession, api.LoadSessionParams{SessionName: &agent}); err == nil && loaded.NarrowedFrom != "" {
+		loaded, err := client.Do(t.ctx, t.c, "", api.LoadSession, api.LoadSessionParams{SessionName: &agent})
+		if err == nil && loaded.NarrowedFrom != "" {
 			lines = append(lines, t.look().note(agent+" is trusted: "+loaded.NarrowedFrom+" cannot be granted over RPC"))
 		}
 		from := t.chat.turnOf(agent)
@@ -158,7 +159,7 @@ func (t *talk) begin(agent string, created bool) work {
 		if info.AgentID == "" { // the key is for this agent alone, and was refused those of all
 			t.chat.approvals(agent)
 		}
-		return arrived{agent, append(lines, t.look().past(messages)...), created, info}
+		return arrived{agent, append(lines, t.look().past(messages)...), created || loaded.Restored, info}
 	}
 }
 

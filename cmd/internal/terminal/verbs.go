@@ -105,7 +105,7 @@ func bring(t *talk, name string, args []string, flags *pflag.FlagSet, wrong erro
 		}
 		app, lines, status := runLine(t, args)
 		if made := app.Brought; made != nil && !made.Existing {
-			met.end(made.AgentID, !made.Restored, nil)
+			met.end(made.AgentID, true, nil)
 		} else {
 			met.end("", false, errNotBrought)
 		}
@@ -113,11 +113,11 @@ func bring(t *talk, name string, args []string, flags *pflag.FlagSet, wrong erro
 	case name == "plan":
 		agents, _ := flags.GetStringSlice("agents") // it has that flag
 		for _, agent := range agents {
-			met.add(agent, false)
+			t.chat.meet(agent)
 		}
 	case name == "messages" && len(plain) > 0:
 		if f, err := t.chat.find(plain[0]); err == nil && f.saved { // of one that runs nothing but its messages is read
-			met.add(plain[0], false)
+			met.add(plain[0], true)
 		}
 	case name == "clone" && len(plain) == 2:
 		if lines, status = t.run(args...); status == cli.ExitDone {
