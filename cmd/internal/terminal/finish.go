@@ -30,7 +30,7 @@ func (t *talk) finish() []string {
 	if !t.o.Started {
 		return nil
 	}
-	why := left.reasons()
+	why := left.reasons(t.o.Program)
 	if why == "" && t.othersTalk() {
 		why = "others talk to it"
 	}
@@ -47,6 +47,7 @@ func (t *talk) finish() []string {
 type left struct {
 	done    []string // temporary ones that were created or restored here; neither they nor what they created are at work
 	busy    []string // that are at work
+	asking  []string // those of them of which a call waits for an approval
 	foreign []string // that are not, and were neither created nor talked to here, nor created by such agents
 }
 
@@ -55,6 +56,9 @@ func leftOf(all []api.AgentInfo, m *met) (l left) {
 	for _, a := range all {
 		if a.RequestID != nil || a.Queued > 0 {
 			l.busy = append(l.busy, a.AgentID)
+			if a.PendingPermissions > 0 {
+				l.asking = append(l.asking, a.AgentID)
+			}
 		}
 	}
 	below := func(agent string, those []string) bool {
@@ -78,16 +82,20 @@ func leftOf(all []api.AgentInfo, m *met) (l left) {
 // shownLeft is how many agents are named at the end.
 const shownLeft = 3
 
-// reasons say why a server with these agents does not end; "" for none.
-func (l left) reasons() string {
+// reasons say why a server with these agents does not end; "" for none. program is how verbs are called.
+func (l left) reasons(program string) string {
 	var reasons []string
-	if n := len(l.busy); n > 0 {
-		verb := " are at work"
-		if n == 1 {
-			verb = " is at work"
+	does := func(agents []string, one, many string) {
+		if len(agents) == 1 {
+			many = one
 		}
-		reasons = append(reasons, listed(l.busy)+verb)
+		if len(agents) > 0 {
+			reasons = append(reasons, listed(agents)+" "+many)
+		}
 	}
+	shows := "approval (" + program + " approvals shows it)"
+	does(l.asking, "waits for an "+shows, "wait for an "+shows)
+	does(slices.DeleteFunc(slices.Clone(l.busy), func(agent string) bool { return slices.Contains(l.asking, agent) }), "is at work", "are at work")
 	if len(l.foreign) > 0 {
 		reasons = append(reasons, "it runs "+listed(l.foreign)+", not of this talk")
 	}

@@ -41,13 +41,18 @@ func TestWhatIsLeft(t *testing.T) {
 		},
 	} {
 		l := leftOf(tt.agents, &m)
-		if !slices.Equal(l.done, tt.done) || l.reasons() != tt.why {
-			t.Errorf("%+v: done %q, why %q", tt.agents, l.done, l.reasons())
+		if !slices.Equal(l.done, tt.done) || l.reasons("nexus") != tt.why {
+			t.Errorf("%+v: done %q, why %q", tt.agents, l.done, l.reasons("nexus"))
 		}
 	}
 	queued := agent("zz", "", false)
 	queued.Queued = 1
-	if l := leftOf([]api.AgentInfo{queued}, &m); l.reasons() != "zz is at work" {
+	if l := leftOf([]api.AgentInfo{queued}, &m); l.reasons("nexus") != "zz is at work" {
+		t.Errorf("%+v", l)
+	}
+	queued.PendingPermissions = 1
+	more := []api.AgentInfo{queued, agent("b", "", true)}
+	if l := leftOf(more, &m); l.reasons("nexus") != "zz waits for an approval (nexus approvals shows it), and b is at work" {
 		t.Errorf("%+v", l)
 	}
 }
