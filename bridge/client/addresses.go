@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -35,6 +36,9 @@ func CheckURLs(text string) (bases []string, err error) {
 		if err != nil {
 			return nil, err
 		}
+		if port, err := strconv.Atoi(cmp.Or(u.Port(), "80")); err != nil || port < 1 || port > 65535 {
+			return nil, fmt.Errorf("server URL %q: the port must be from 1 to 65535", one)
+		}
 		bases = append(bases, u.Scheme+"://"+u.Host)
 	}
 	return bases, nil
@@ -42,6 +46,13 @@ func CheckURLs(text string) (bases []string, err error) {
 
 // CheckURL reads the address of a server: https, or http on a loopback address, without a path.
 func CheckURL(text string) (*url.URL, error) {
+	if host, _, err := net.SplitHostPort(text); err == nil && !strings.Contains(text, "/") {
+		scheme := "https"
+		if loopback(host) {
+			scheme = "http"
+		}
+		return nil, fmt.Errorf("server URL %q: write %s://%s", text, scheme, text)
+	}
 	u, err := url.Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("server URL: %w", err)

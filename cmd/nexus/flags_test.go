@@ -162,6 +162,11 @@ func TestServerIsCheckedBeforeStdinIsRead(t *testing.T) {
 		"--connect=http://127.0.0.1:70000":                "must be from 1 to 65535",
 		"--connect=http://127.0.0.1:1 --server=https://x": "--server and --connect with a URL exclude each other",
 		"--fresh --server=ftp://x":                        "--server: server URL",
+		"list --server http://127.0.0.1:99999":            `--server: server URL "http://127.0.0.1:99999": the port must be from 1 to 65535`,
+		"list --server https://a:1,https://b:0":           `--server: server URL "https://b:0": the port must be from 1 to 65535`,
+		"list --server 127.0.0.1:8765":                    `--server: server URL "127.0.0.1:8765": write http://127.0.0.1:8765`,
+		"list --server [::1]:8765":                        `write http://[::1]:8765`,
+		"list --server a.example:8765":                    `--server: server URL "a.example:8765": write https://a.example:8765`,
 		"--fresh --server=https://127.0.0.1:1 --port=1":   "--server and --port exclude each other",
 		"--fresh --connect=https://127.0.0.1:1 --port=1":  "--server and --port exclude each other",
 	} {
@@ -175,6 +180,25 @@ func TestServerIsCheckedBeforeStdinIsRead(t *testing.T) {
 		cancel()
 		if exit, is := errors.AsType[*exec.ExitError](err); !is || exit.ExitCode() != 2 || !strings.Contains(string(out), want) {
 			t.Errorf("%s: %v, %s", flags, err, out)
+		}
+	}
+}
+
+// A flag of a talk that stands at a verb is told to be that, and not to be unknown.
+func TestFlagsOfATalkAtAVerb(t *testing.T) {
+	for line, want := range map[string]string{
+		"--fresh list":             "nexus: --fresh is a flag of a talk, which is nexus without a verb, and list is a verb: nexus list --help has its flags",
+		"--session a send b c":     "--session is a flag of a talk",
+		"keys create --verbose":    "and keys create is a verb: nexus keys create --help has its flags",
+		"list --freshh":            "unknown flag: --freshh",
+		"list --version":           "unknown flag: --version",
+		"--resume --nonsense list": "unknown flag: --nonsense",
+	} {
+		cmd := exec.Command(filepath.Join(programs, "nexus"), strings.Fields(line)...)
+		cmd.Env = []string{"NEXUS_HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"}
+		out, err := cmd.CombinedOutput()
+		if exit, is := errors.AsType[*exec.ExitError](err); !is || exit.ExitCode() != 2 || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v, %s", line, err, out)
 		}
 	}
 }

@@ -67,7 +67,8 @@ type App struct {
 	ServeFlags []string
 
 	root    *cobra.Command
-	helpErr error // of --help behind a verb that is none; cobra's help returns no error
+	alone   *pflag.FlagSet // what Alone has set
+	helpErr error          // of --help behind a verb that is none; cobra's help returns no error
 }
 
 // New returns a command line with the verbs of nexus-rpc.
@@ -77,6 +78,7 @@ func New(o Options) *App {
 		Options: o,
 		printer: &printer{name: o.Name, slash: o.Slash, out: t.screen(o.Stdout), errs: t.screen(o.Stderr)},
 		target:  t,
+		alone:   pflag.NewFlagSet(o.Name, pflag.ContinueOnError),
 	}
 	a.out.wide = o.Columns
 	a.root = &cobra.Command{
@@ -90,6 +92,10 @@ func New(o Options) *App {
 	}
 	a.root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		problem := badflag.Problem(err, cmd.Flags())
+		if unknown, is := errors.AsType[*pflag.NotExistError](err); is && cmd.HasParent() && a.alone.Lookup(unknown.GetSpecifiedName()) != nil {
+			verb := strings.TrimPrefix(cmd.CommandPath(), a.Name+" ")
+			return Usage("--%s is a flag of a talk, which is %s without a verb, and %s is a verb: %s --help has its flags", unknown.GetSpecifiedName(), a.Name, verb, cmd.CommandPath())
+		}
 		if unknown, is := errors.AsType[*pflag.NotExistError](err); is && !cmd.HasParent() {
 			// A flag that only verbs have takes the verb for its value where it stands before that.
 			for _, verb := range cmd.Commands() {
@@ -141,7 +147,8 @@ func (a *App) Root() *cobra.Command { return a.root }
 func (a *App) Alone(run func(cmd *cobra.Command) error, flags func(*pflag.FlagSet), help string) {
 	a.root.Use, a.root.Long = a.Name+" [VERB]", a.Summary+". "+help
 	a.root.RunE = func(cmd *cobra.Command, _ []string) error { return run(cmd) }
-	flags(a.root.Flags())
+	flags(a.alone)
+	a.root.Flags().AddFlagSet(a.alone)
 }
 
 // Run runs one command line and returns the exit status. What went wrong is on
