@@ -387,6 +387,10 @@ func TestPageCode(t *testing.T) {
 	if response, _ := r.do("GET", "/page/key", nil, "Authorization", "Code "+code()); response.StatusCode != 405 {
 		t.Errorf("by GET: HTTP %d", response.StatusCode)
 	}
+	if response, body := r.do("POST", "/page/key", strings.NewReader("{}"), "Authorization", "Code "+code()); response.StatusCode != 400 ||
+		gjson.Get(body, "error.data.details").Str != "a request of this path has no body" {
+		t.Errorf("with a body: HTTP %d %s", response.StatusCode, body)
+	}
 	bearer, _ := r.scoped(auth.ScopeRead, "")
 	if _, body := r.post("/", callBody("create_page_code"), "Authorization", bearer); gjson.Get(body, "error.data.type").Str != "NOT_PERMITTED" {
 		t.Errorf("by a key for reading: %s", body)

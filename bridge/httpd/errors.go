@@ -40,7 +40,7 @@ var (
 	tooLarge = apiError(http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, "Request body too large", api.KindBodyTooLarge,
 		fmt.Sprintf("a body has at most %d bytes", MaxBody), "Send less, or attach files by their path.")
 	needlessBody = apiError(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
-		"a GET or HEAD has no body here", "Ask without a body.")
+		"a request of this path has no body", "Ask without a body.")
 	badGzip = apiError(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		"the body is not what its Content-Encoding says", "Send it packed by gzip, or as it is and without Content-Encoding.")
 	tooSlow = apiError(http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest, "Request timeout", api.KindRequestTimeout,

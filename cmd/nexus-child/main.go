@@ -2,7 +2,7 @@
 // JSON object on each line, and writes events. See SPEC.md §2 and §3.
 //
 // Exit status: 0 after shutdown, a signal or the end of stdin; 1 if stdout was
-// lost; 2 if it could not start, with the reason on stderr and before it said
+// lost (141 of what only prints, as its version); 2 if it could not start, with the reason on stderr and before it said
 // ready.
 package main
 
@@ -124,7 +124,10 @@ func runAgent(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 
 // printError is the exit status after something was printed for people, with err of its write.
 func printError(errs io.Writer, what string, err error) int {
-	if err != nil && !errors.Is(err, syscall.EPIPE) { // its reader has seen enough
+	switch {
+	case errors.Is(err, syscall.EPIPE): // its reader has seen enough: as a shell calls the end by SIGPIPE
+		return 128 + int(syscall.SIGPIPE)
+	case err != nil:
 		fmt.Fprintf(errs, "nexus-child: %s: %v\n", what, err)
 		return 1
 	}

@@ -31,7 +31,7 @@ func logsCommand(app *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs VERB",
 		Short: "List, show, search and clean the logs of sessions",
-		Long: "The logs of sessions, which nexus serve --log-dir DIR, or logs of the configuration, lets the server write:\n" +
+		Long: "The logs of sessions, which nexus serve --log-sessions or --log-dir DIR, or logs of the configuration, lets the server write:\n" +
 			"also of agents that were destroyed. No server is needed, and one may write meanwhile.",
 		Args: cli.VerbsOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

@@ -113,7 +113,7 @@ func TestAnswersByLines(t *testing.T) {
 func TestTypedBehindTheEnd(t *testing.T) {
 	t.Parallel()
 	const behind = "ünïcödé 漢字 😀 é\rand /more\r"
-	const said = "nexus: not sent: ünïcödé 漢字 😀 é\r\nand /more\r\n"
+	const said = "nexus: not sent: ünïcödé 漢字 😀 é\r\n  and /more\r\n"
 	for name, way := range map[string]struct {
 		typed string
 		flags []string
@@ -158,8 +158,8 @@ func TestTypedBehindTheEndByLines(t *testing.T) {
 		typed, said string
 		term        bool // a signal ends it
 	}{
-		"quit":    {typed: "/quit\rsome text behind it\recho EXECUTED > stray.txt", said: "nexus: not sent: some text behind it\necho EXECUTED > stray.txt\n"},
-		"ctrl-d":  {typed: "\x04one more\recho EXECUTED > stray.txt", said: "nexus: not sent: one more\necho EXECUTED > stray.txt\n"},
+		"quit":    {typed: "/quit\rsome text behind it\recho EXECUTED > stray.txt", said: "nexus: not sent: some text behind it\n  echo EXECUTED > stray.txt\n"},
+		"ctrl-d":  {typed: "\x04one more\recho EXECUTED > stray.txt", said: "nexus: not sent: one more\n  echo EXECUTED > stray.txt\n"},
 		"sigterm": {typed: "echo EXECUTED > stray.txt", term: true, said: "nexus: not sent: echo EXECUTED > stray.txt\n"},
 		"dumb":    {typed: "/quit\recho EXECUTED > stray.txt", said: "nexus: not sent: echo EXECUTED > stray.txt\n"},
 	} {

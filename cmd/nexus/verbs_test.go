@@ -59,8 +59,16 @@ func TestHelpOfUnknownVerbOfNexus(t *testing.T) {
 		"backup somefile --help": "",
 	} {
 		out, err := exec.Command(filepath.Join(programs, "nexus"), strings.Fields(args)...).CombinedOutput()
-		if want == "" && (err != nil || !strings.Contains(string(out), "Usage:")) || want != "" && (err == nil || string(out) != want+"\n") {
+		if want == "" && (err != nil || !strings.Contains(string(out), "Usage:") || strings.Contains(string(out), "(default [")) || want != "" && (err == nil || string(out) != want+"\n") {
 			t.Errorf("%s: %v, %q, want %q", args, err, out, want)
 		}
+	}
+}
+
+// The help of logs names the flags by which a server writes some.
+func TestHelpOfLogs(t *testing.T) {
+	out, err := exec.Command(filepath.Join(programs, "nexus"), "logs", "--help").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--log-sessions") {
+		t.Errorf("%v, %s", err, out)
 	}
 }

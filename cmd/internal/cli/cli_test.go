@@ -177,6 +177,8 @@ func TestHelpOfUnknownVerb(t *testing.T) {
 		"keys creat --help":  `unknown verb "creat": did you mean nexus-rpc keys create?`,
 		"keys --help revok":  `unknown verb "revok": did you mean nexus-rpc keys revoke?`,
 		"serve --help":       `unknown verb "serve": it is one of nexus (nexus serve)`,
+		"agents":             `unknown verb "agents": did you mean nexus-rpc list?`,
+		"keys agents":        `unknown verb "agents": see nexus-rpc keys --help`,
 		"stat --help":        `unknown verb "stat": did you mean nexus-rpc status?`,
 		"--help":             "",
 		"--help keys create": "",

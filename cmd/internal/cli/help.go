@@ -41,6 +41,9 @@ func unknownVerb(parent *cobra.Command, name string) error {
 			names = append(names, verb.Name())
 		}
 	}
+	if !parent.HasParent() && slices.Contains([]string{"agents", "ls", "ps"}, name) { // elsewhere they are called so
+		return Usage("unknown verb %q: did you mean %s list?", name, parent.CommandPath())
+	}
 	if near := suggest.Nearest(name, names); near != "" {
 		return Usage("unknown verb %q: did you mean %s %s?", name, parent.CommandPath(), near)
 	}

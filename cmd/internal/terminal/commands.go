@@ -228,5 +228,5 @@ func showHelp(t *talk, args []string) ([]string, work) {
 		lines = append(lines, t.look().wrap(use+": "+help, "  ")...)
 	}
 	return append(lines, t.look().wrap("@PATH in a message brings the file with it. '…', \"…\" and \\ keep white space in a word of a command, or in PATH. "+
-		"// sends a message that begins with a slash.", "")...), nil
+		"// sends a message that begins with a slash. -o json, yaml or name behind a command that lists or shows something prints it so.", "")...), nil
 }

@@ -21,6 +21,9 @@ func TestCommandsAreVerbs(t *testing.T) {
 		}
 	}
 	lines, _ := showHelp(&talk{}, nil)
+	if !strings.Contains(strings.Join(lines, "\n"), "-o json, yaml or name behind a command") {
+		t.Error("/help does not explain -o")
+	}
 	for _, name := range names() {
 		found := false
 		for _, line := range lines {

@@ -95,7 +95,7 @@ func withdraw(t *talk, those func(message) bool) (lines []string) {
 		waits := those(m)
 		if waits {
 			delete(t.own, m.id)
-			lines = append(lines, t.look().problem(cli.Harmless(notSent+m.text, false)))
+			lines = append(lines, t.look().problem(cli.Harmless(notSent+below(m.text), false)))
 		}
 		return waits
 	})
@@ -112,7 +112,7 @@ func (q *message) unbegun(t *talk, m unbegun) []string {
 		return []string{t.look().problem(cli.Harmless(fate(q.text, m.taken, m.err), false))}
 	case m.cancelled && (m.halted || q.halted):
 		delete(t.own, q.id)
-		return []string{t.look().problem(cli.Harmless(notSent+q.text, false))}
+		return []string{t.look().problem(cli.Harmless(notSent+below(q.text), false))}
 	case m.cancelled:
 		return []string{t.look().note(cli.Harmless("cancelled: "+q.text, true))}
 	}
@@ -124,6 +124,9 @@ const (
 	perhapsNot = "perhaps not sent: "
 )
 
+// below is a message of several lines behind what is said of it.
+func below(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }
+
 // fate says of a message that came to nothing whether the server has had it, and why that is all.
 func fate(text string, taken bool, err error) string {
 	what := perhapsNot
@@ -132,7 +135,7 @@ func fate(text string, taken bool, err error) string {
 	} else if answered && client.KindOf(err) != api.KindNodeUnreachable { // another machine may have it
 		what = notSent
 	}
-	return what + text + ": " + err.Error()
+	return what + below(text) + ": " + err.Error()
 }
 
 // takenPatience bounds the wait for the server to take, at the end of a talk, what was just sent to it.
@@ -145,14 +148,14 @@ func undelivered(t *talk) (lines []string) {
 	for _, m := range t.queued {
 		switch {
 		case m.known == nil:
-			lines = append(lines, notSent+m.text)
+			lines = append(lines, notSent+below(m.text))
 		case t.gone: // also of one that it has taken nobody knows more
-			lines = append(lines, perhapsNot+m.text)
+			lines = append(lines, perhapsNot+below(m.text))
 		default:
 			if taken, err := m.outcome(ctx); err != nil {
 				lines = append(lines, fate(m.text, taken, err))
 			} else if m.halted { // it is cancelled, unless it has come behind the stop
-				lines = append(lines, perhapsNot+m.text)
+				lines = append(lines, perhapsNot+below(m.text))
 			}
 		}
 	}
