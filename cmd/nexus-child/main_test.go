@@ -399,7 +399,7 @@ func TestSchema(t *testing.T) {
 	}
 	defer writer.Close()
 	reader.Close()
-	if status := run(t.Context(), []string{"schema"}, strings.NewReader(""), writer, &errs, nil); status != 0 || errs.Len() > 0 {
+	if status := run(t.Context(), []string{"schema"}, strings.NewReader(""), writer, &errs, nil); status != 141 || errs.Len() > 0 {
 		t.Errorf("without a reader: status %d, %s", status, errs.String())
 	}
 	if status := run(t.Context(), []string{"schema", "x"}, strings.NewReader(""), &out, &errs, nil); status != 2 || !strings.Contains(errs.String(), "no arguments") {

@@ -119,7 +119,7 @@ func TestAgentsMadeAtATerminal(t *testing.T) {
 	p := begin(100, "--fresh", "--cwd", below)
 	p.sees(".1 · offline")
 	p.types("/create bob --yolo\r")
-	p.sees("! Invalid parameter preset: yolo cannot be granted")
+	p.sees("! Invalid parameter --yolo: yolo cannot be granted")
 	p.types("/create bob\r")
 	p.sees("created bob", ".1 · offline")
 	p.types("/agent bob --sandboxed\r")
