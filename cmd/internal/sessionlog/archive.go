@@ -134,11 +134,10 @@ func Check(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer a.Close()
-	if _, err := a.root.Lstat(lockName); err != nil {
-		return nil // nobody has ever used it
+	if _, failed := a.root.Lstat(lockName); failed == nil { // else nobody has ever used it
+		err = a.claim()
 	}
-	return a.claim()
+	return errors.Join(err, a.Close())
 }
 
 // claim makes this process the one that logs there.
