@@ -79,7 +79,11 @@ func (o *logOptions) check(home config.Home) error {
 
 // besideTheHome refuses a file in the place of one of the home's, which would have lines of the log in it.
 func (o *logOptions) besideTheHome(home config.Home) error {
-	dir := filepath.Dir(o.file)
+	file, err := filepath.Abs(o.file)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(file)
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil || !home.Owns(dir) || filepath.Ext(o.file) == ".log" {
 		return nil

@@ -22,20 +22,23 @@ func TestLogFileOfHome(t *testing.T) {
 	if err := os.Symlink(home, filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
+	t.Chdir(dir)
 	for file, refused := range map[string]bool{
 		"home/config.json": true, "link/config.json": true, "home/server.key": true, "home/sessions/worker.jsonl": true, "home/run/lock": true,
 		"home/server.log": false, "home/logs/server": false, "link/logs/server-1": false, "nexus": false, "config.json": false,
 	} {
-		o := logOptions{file: filepath.Join(dir, file)}
-		lines, _, err := o.open(io.Discard, config.Home(home))
-		if err == nil {
-			lines.Flush()
-		}
-		if got := err != nil && strings.Contains(err.Error(), "in the home, which has other files, a log is in logs/, or its name ends in .log"); got != refused || err != nil && !refused {
-			t.Errorf("--log-file %s: %v", file, err)
-		}
-		if _, err := os.Stat(o.file); (err != nil) != refused {
-			t.Errorf("--log-file %s: there is a file, or none: %v", file, err)
+		for _, path := range []string{file, filepath.Join(dir, file)} {
+			o := logOptions{file: path}
+			lines, _, err := o.open(io.Discard, config.Home(home))
+			if err == nil {
+				lines.Flush()
+			}
+			if got := err != nil && strings.Contains(err.Error(), "in the home, which has other files, a log is in logs/, or its name ends in .log"); got != refused || err != nil && !refused {
+				t.Errorf("--log-file %s: %v", path, err)
+			}
+			if _, err := os.Stat(o.file); (err != nil) != refused {
+				t.Errorf("--log-file %s: there is a file, or none: %v", path, err)
+			}
 		}
 	}
 }

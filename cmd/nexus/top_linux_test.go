@@ -160,7 +160,7 @@ func TestASuspendedTop(t *testing.T) {
 	s := newLive(t, nil)
 	s.call("/", "create_agent", `{"agent_id":"main"}`)
 	p := inTerminal(t, s.home, s.cwd, 80, bash, "--norc", "-i")
-	p.late.Store(int64(300 * time.Millisecond))
+	p.late.Store(int64(100 * time.Millisecond))
 	p.types("PS1='shell: '; " + filepath.Join(programs, "nexus") + " top\r")
 	p.sees("1 agent: 1 ready")
 	p.types("\x1a")

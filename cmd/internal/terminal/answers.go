@@ -8,8 +8,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// answerPatience is how long a terminal may take to say what it can. Some do not answer.
-const answerPatience = time.Second
+// answerPatience is how long a terminal may take to say what it can, as over a slow connection. Some do not answer: then who suspends the program so soon after its start waits.
+const answerPatience = 2 * time.Second
 
 // answers wait for what a terminal says of itself. bubbletea asks for that at the begin, and what comes once the terminal is somebody else's, that one takes for
 // typed.
