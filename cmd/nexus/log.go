@@ -79,11 +79,10 @@ func (o *logOptions) check(home config.Home) error {
 
 // besideTheHome refuses a file in the place of one of the home's, which would have lines of the log in it.
 func (o *logOptions) besideTheHome(home config.Home) error {
-	file, err := filepath.Abs(o.file)
+	dir, err := filepath.Abs(filepath.Dir(o.file))
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(file)
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil || !home.Owns(dir) || filepath.Ext(o.file) == ".log" {
 		return nil

@@ -117,7 +117,7 @@ func TestTheTimeOfACallDuringAStop(t *testing.T) {
 				return
 			}
 			p.types("sleep 1\r")
-			p.sees(" (1.") // as long as it is awake it knows
+			p.sees(" s)") // as long as it is awake it knows
 			p.types("/quit\r")
 			p.sees("shell 3:")
 		})

@@ -105,7 +105,7 @@ func TestCPUOfEnded(t *testing.T) {
 			p.CloseStdin()
 			io.Copy(io.Discard, lines)
 			p.Exit()
-			if all := p.Usage().CPU; how == "waited" && last > all {
+			if all := p.Usage().CPU; how == "waited" && last > all+40*time.Millisecond {
 				t.Errorf("the tree took %v, of which %v were measured", all, last)
 			}
 		})
@@ -127,9 +127,10 @@ func TestCPUOfOrphans(t *testing.T) {
 	}
 }
 
-// Nothing is counted twice, at whatever moment a process ends.
+// No process is counted twice, at whatever moment it ends. Readings are of 10 ms, of what a process took as such and in the system: one that ends may be found to have taken
+// one or two of these less than it was read to have.
 func TestCPUIsCountedOnce(t *testing.T) {
-	p := start(proc.Spec{Env: append(role("burners"), "HOW=waited", "BURN=15ms", "TIMES=20")})
+	p := start(proc.Spec{Env: append(role("burners"), "HOW=waited", "BURN=60ms", "TIMES=8")})
 	defer p.Discard()
 	last := time.Duration(0)
 	for ended := false; !ended; {
@@ -140,7 +141,7 @@ func TestCPUIsCountedOnce(t *testing.T) {
 			last = max(last, proc.CPUOfTree(p))
 		}
 	}
-	if all := p.Usage().CPU; last == 0 || last > all {
+	if all := p.Usage().CPU; last == 0 || last > all+40*time.Millisecond {
 		t.Errorf("the tree took %v, of which %v were measured", all, last)
 	}
 }
