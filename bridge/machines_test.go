@@ -127,6 +127,11 @@ func (m *machine) All() []forward.Machine {
 		if m.down[name] {
 			one.State = forward.Lost
 		}
+		for _, of := range m.claims {
+			if of == name {
+				one.Claims++
+			}
+		}
 		all = append(all, one)
 	}
 	return all

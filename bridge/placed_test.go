@@ -168,4 +168,17 @@ func TestEverywhere(t *testing.T) {
 	if got, want := list(), `["q","z"]["c","a"]["b"]`; got != want {
 		t.Errorf("without b, the agents are %s, want %s", got, want)
 	}
+	c.mu.Lock()
+	for name, of := range c.claims {
+		if of == "b" {
+			c.claims[name] = "c" // which takes them over
+		}
+	}
+	c.mu.Unlock()
+	if got, want := list(), `["q","z"]["c","a"]`; got != want {
+		t.Errorf("with the agents of b at c, the agents are %s, want %s", got, want)
+	}
+	if got := ask(a, "list_runs", `{}`).Get("result.unreachable_nodes").Raw; got != `["b"]` {
+		t.Errorf("of runs, which are not taken over, those of %s are missing", got)
+	}
 }

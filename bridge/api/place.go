@@ -35,9 +35,10 @@ type (
 		Processors      int               `json:"processors"`
 		MemoryBytes     *int64            `json:"memory_bytes"`      // null where the system does not tell
 		FreeMemoryBytes *int64            `json:"free_memory_bytes"` // likewise
-		Agents          int               `json:"agents"`
-		MaxAgents       *int              `json:"max_agents"` // null for no bound
-		LastHeard       *string           `json:"last_heard"`
+		// Agents is how many run there. Of a machine that is lost or removed it is how many agents and saved sessions are still its own: others have taken over the rest.
+		Agents    int     `json:"agents"`
+		MaxAgents *int    `json:"max_agents"` // null for no bound
+		LastHeard *string `json:"last_heard"`
 	}
 
 	// DrainNodeParams are those of drain_node.

@@ -227,9 +227,9 @@ func (f *Client) CallAll(ctx context.Context, c *rpc.Call, params jsontext.Value
 	defer cancel()
 	for _, m := range f.machines.All() {
 		if m.Name != self && m.State != Left {
-			answers = append(answers, rpc.RemoteAnswer{Machine: m.Name, Err: errLost})
+			answers = append(answers, rpc.RemoteAnswer{Machine: m.Name, Err: errLost, Empty: m.Claims == 0})
 			if m.State == Up {
-				answers[len(answers)-1].Err = nil
+				answers[len(answers)-1].Err, answers[len(answers)-1].Empty = nil, false
 			}
 		}
 	}

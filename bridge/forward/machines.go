@@ -25,6 +25,7 @@ type Machine struct {
 	Labels   map[string]string // not to be changed
 	Version  string            // of nexus
 	Load     Load
+	Claims   int // how many agents and saved sessions it has, by what the machines agreed on
 }
 
 // Load is what a machine has, and what of it is taken.

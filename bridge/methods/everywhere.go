@@ -75,9 +75,9 @@ func firstRuns(p api.ListRunsParams) (api.ListRunsParams, error) {
 	return p, nil
 }
 
-// everyRun is list_runs of a cluster.
+// everyRun is list_runs of a cluster. Runs are not taken over.
 func everyRun(p api.ListRunsParams, of rpc.Everywhere[api.ListRunsResult]) (all api.ListRunsResult) {
-	all.UnreachableNodes = of.Missing
+	all.UnreachableNodes = slices.Sorted(slices.Values(slices.Concat(of.Missing, of.Empty)))
 	for _, one := range of.Results {
 		all.Total += one.Total
 	}

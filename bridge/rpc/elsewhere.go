@@ -39,6 +39,7 @@ type RemoteAnswer struct {
 	Machine string
 	Result  jsontext.Value
 	Err     error // nil with a result
+	Empty   bool  // it is lost, and has neither agents nor saved sessions any more
 }
 
 // RemoteError is an error that another machine has answered with. It is passed on as it stands.
@@ -223,8 +224,8 @@ type Everywhere[R any] struct {
 	Self string // this machine
 	// Results are by machine, this one among them.
 	Results map[string]R
-	// Missing are the machines that have not answered.
-	Missing []string
+	// Missing are the machines that have not answered, but for Empty, which have neither agents nor saved sessions: others have taken them over.
+	Missing, Empty []string
 }
 
 // HandleEverywhere is Handle for a method of clients that each machine of a cluster answers with what it has: merge makes one result of them.
@@ -255,7 +256,11 @@ func HandleEverywhere[P, R any](
 		of := Everywhere[R]{Self: self, Results: map[string]R{self: own}}
 		for _, answer := range answers {
 			var result R
-			if answer.Err != nil || json.Unmarshal(answer.Result, &result) != nil {
+			switch {
+			case answer.Empty:
+				of.Empty = append(of.Empty, answer.Machine)
+				continue
+			case answer.Err != nil || json.Unmarshal(answer.Result, &result) != nil:
 				of.Missing = append(of.Missing, answer.Machine)
 				continue
 			}

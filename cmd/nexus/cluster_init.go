@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/protocol/shellword"
 	"nexus.internal/supervisor/cluster/identity"
 )
 
@@ -100,7 +101,7 @@ func clusterInitCommand(app *cli.App) *cobra.Command {
 				return app.PrintValue(specs)
 			}
 			for _, s := range specs {
-				if err := app.Printf("%s (%s): nexus serve --cluster-files %s\n", s.Machine, s.Listen, filepath.Join(args[0], s.Machine)); err != nil {
+				if err := app.Printf("%s (%s): nexus serve --cluster-files %s\n", s.Machine, s.Listen, shellword.Quote(filepath.Join(args[0], s.Machine))); err != nil {
 					return err
 				}
 			}

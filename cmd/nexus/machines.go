@@ -47,6 +47,7 @@ func (m machines) All() (all []forward.Machine) {
 				Processors: one.Load.Processors, MemoryBytes: one.Load.MemoryBytes, FreeBytes: one.Load.FreeBytes,
 				Agents: one.Load.Agents, MaxAgents: one.Load.MaxAgents,
 			},
+			Claims: one.Claims,
 		})
 	}
 	return all

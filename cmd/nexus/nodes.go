@@ -92,6 +92,9 @@ func nodeInfo(m cluster.Machine) api.NodeInfo {
 	if !m.Heard.IsZero() {
 		n.LastHeard = new(m.Heard.UTC().Format(time.RFC3339Nano))
 	}
+	if m.State == cluster.Lost || m.State == cluster.RemovedState {
+		n.Agents = m.Claims // none of them runs
+	}
 	if m.State == cluster.Up && m.Draining {
 		n.State = "draining"
 	}

@@ -17,6 +17,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/cmd/internal/config"
 	"nexus.internal/cmd/internal/terminal"
 	"nexus.internal/protocol/homeformat"
 )
@@ -144,6 +145,7 @@ func (v *conversation) run(cmd *cobra.Command, app *cli.App) error {
 	if app.Started == 0 && app.Servers() == "" {
 		v.o.Server = fmt.Sprintf("the server on port %d has proved to be that of %s", app.Port, v.o.Home)
 	}
+	v.o.After = afterTheEnd(app, v.o.Home)
 	switch {
 	case once:
 		return terminal.Once(ctx, c, v.o)
@@ -151,6 +153,18 @@ func (v *conversation) run(cmd *cobra.Command, app *cli.App) error {
 		v.o.Plain = true
 	}
 	return terminal.Run(ctx, c, v.o)
+}
+
+// afterTheEnd says what to do once the server has ended where no verb starts one; else it is "".
+func afterTheEnd(app *cli.App, home string) string {
+	cluster, machine := config.Home(home).Machine()
+	switch {
+	case app.Servers() != "":
+		return "start it again, or ask another one by --server"
+	case cluster != "":
+		return fmt.Sprintf("the other machines of the cluster %s go on with what %s had: ask one of them by --server, or start this one again", cluster, machine)
+	}
+	return ""
 }
 
 // place finds the directory of new agents.

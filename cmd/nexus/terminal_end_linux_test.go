@@ -110,6 +110,12 @@ func TestLeavingARestoredTemporaryAgent(t *testing.T) {
 		p.sees(".1 · offline")
 		p.types(typed + "\r")
 		p.sees("\n" + strings.TrimPrefix(typed, "echo "))
+		eventually(t, "the turn does not end", func() (_ any, err error) { // what is at work stays
+			if all := s.call("/", "list_agents", `{}`); gjson.Get(all, "result.agents.0.state").Str == "busy" {
+				err = errors.New(all)
+			}
+			return nil, err
+		})
 		p.types("/quit\r")
 		if err := p.leaves(); err != nil {
 			t.Errorf("%q: %v:\n%s", args, err, p.text())

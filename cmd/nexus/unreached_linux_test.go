@@ -112,7 +112,7 @@ func TestClusterUnheard(t *testing.T) {
 		if _, stderr, status := s.rpc("status", "bound"); status != 1 || !strings.Contains(stderr, mayHave) {
 			t.Errorf("status bound: %d, %s", status, stderr)
 		}
-		if stdout, _, _ := s.rpc("nodes"); !strings.Contains(strings.Join(strings.Fields(stdout), " "), " b "+state+" - - - - ") {
+		if stdout, _, _ := s.rpc("nodes"); !strings.Contains(strings.Join(strings.Fields(stdout), " "), " b "+state+" 1 - - - ") {
 			t.Errorf("nodes:\n%s", stdout)
 		}
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/metrics", http.NoBody)

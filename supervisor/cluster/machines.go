@@ -59,6 +59,8 @@ type Machine struct {
 	Adopts bool `json:"adopts,omitzero"`
 	// Twins are the machines that two servers are, as it hears.
 	Twins []string `json:"twins,omitempty"`
+	// Claims is how many agents it has, by what the machines agreed on, as it is known here.
+	Claims int `json:"-"`
 	// Heard is when it was heard of last, by the clock of who says so; zero if it was not since that one runs. Then no more is known of it than its name.
 	Heard time.Time `json:"heard"`
 }
@@ -83,6 +85,9 @@ func (n *Node) Machines() []Machine {
 		case !heard:
 			all = append(all, Machine{Name: name, State: Lost})
 		}
+	}
+	for i, m := range all {
+		all[i].Claims = n.claimants[m.Name]
 	}
 	slices.SortFunc(all, func(a, b Machine) int { return strings.Compare(a.Name, b.Name) })
 	return all

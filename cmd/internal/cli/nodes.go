@@ -22,12 +22,12 @@ func nodesTable(p *printer, nodes api.ListNodesResult, _ []string) error {
 		if name == nodes.Node {
 			name += " *"
 		}
-		agents, processors := fmt.Sprint(n.Agents), fmt.Sprint(n.Processors)
-		if n.LastHeard == nil { // no more is known of it than its name
-			agents, processors = "-", "-"
+		processors := fmt.Sprint(n.Processors)
+		if n.LastHeard == nil { // no more is known of it than its name, and what it has
+			processors = "-"
 		}
 		rows = append(rows, []string{
-			name, n.State, agents, orDash(n.MaxAgents), processors, freeMemory(n), orDash(&n.Version), labelsOf(n.Labels),
+			name, n.State, fmt.Sprint(n.Agents), orDash(n.MaxAgents), processors, freeMemory(n), orDash(&n.Version), labelsOf(n.Labels),
 		})
 	}
 	if err := p.Listing(rows); err != nil || nodes.Problem == nil {

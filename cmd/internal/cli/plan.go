@@ -75,7 +75,7 @@ func (v *plan) check(f *pflag.FlagSet, _ []string) error {
 	if f.Changed("agents") {
 		v.p.Agents = &v.agents
 		if v.pool != (api.PlanPool{}) {
-			return Usage("--agents goes without --size, --preset, --cwd and --model, which are of a pool")
+			return Usage("--agents goes without --size, --preset, --cwd, --model and --kind, which are of a pool")
 		}
 		return nil
 	}

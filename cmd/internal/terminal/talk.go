@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -389,7 +390,7 @@ func (t *talk) parted(m parted) ([]string, work) {
 	case errors.Is(m.err, client.ErrNoServer):
 		t.gone = true
 		t.failed.Store(true)
-		return append(lines, t.look().problem("the server has ended: "+t.o.Program+" --resume starts one, and goes on with the session that was used last")), func() any { return ended(nil) }
+		return append(lines, t.look().problem("the server has ended: "+cmp.Or(t.o.After, t.o.Program+" --resume starts one, and goes on with the session that was used last"))), func() any { return ended(nil) }
 	case m.err != nil:
 		t.failed.Store(true)
 		return append(lines, t.look().problem(cli.Harmless(m.err.Error(), true))), func() any { return ended(nil) }

@@ -52,6 +52,8 @@ type Options struct {
 
 	// Program is how this program is called for the same server, as "nexus --home DIR".
 	Program string
+	// After says what to do once the server has ended where Program starts none; "" where it does.
+	After string
 
 	Version string
 	Home    string

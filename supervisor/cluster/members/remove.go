@@ -101,10 +101,10 @@ func (m *Members) check(ctx context.Context, n *cluster.Node, machine string, fo
 	}
 	if at >= 0 && machines[at].State == cluster.Up && !force {
 		if !machines[at].Draining {
-			return refused("the machine %s is up: drain it first (nexus cluster drain %[1]s, drain_node), end its server, or force its removal", machine)
+			return refused("the machine %s is up: drain it first (nexus cluster drain %[1]s), end its server, or force its removal", machine)
 		}
 		if owned > 0 {
-			return refused("the machine %s is up, and still has %d agents or saved sessions: wait for nexus cluster drain %[1]s (drain_node), end its server, or force its removal", machine, owned)
+			return refused("the machine %s is up, and still has %d agents or saved sessions: wait for nexus cluster drain %[1]s, end its server, or force its removal", machine, owned)
 		}
 	}
 	if member {
