@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"sync"
 
 	"go.uber.org/zap"
@@ -36,20 +35,17 @@ func newConfiguration(f *flags, environ []string, cwd string, log *zap.Logger) (
 	return c, nil
 }
 
-// load reads all files.
+// load reads all files; assemble has checked the home. An agent of a server may have written the
+// project's file itself: that must not keep it from coming back.
 func (c *configuration) load() (*config.Config, error) {
-	loaded, err := c.from(c.cwd)
-	if e, ok := errors.AsType[*config.FileError](err); ok && e.Project && c.f.modelSocket != "" {
-		// The agent itself may have written it: that must not keep it from
-		// coming back.
-		c.log.Warn("left out the project's configuration", zap.Error(err))
-		loaded, err = c.from("")
+	if c.f.modelSocket == "" {
+		return config.LoadAs(c.f.personal, c.environ, c.cwd, c.f.configs...)
+	}
+	loaded, err := config.LoadServed(c.f.personal, c.environ, c.cwd, c.f.configs...)
+	if err == nil && loaded.LeftOut() != nil {
+		c.log.Warn("left out the project's configuration", zap.Error(loaded.LeftOut()))
 	}
 	return loaded, err
-}
-
-func (c *configuration) from(cwd string) (*config.Config, error) {
-	return config.LoadAs(c.f.personal, c.environ, cwd, c.f.configs...) // assemble has checked the home
 }
 
 func (c *configuration) Presets() map[string]protocol.Permissions { return c.now().Presets }

@@ -47,7 +47,7 @@ func (m *models) Select(model, current string) (child.Selected, error) {
 
 func (m *models) choose(w config.Wish) (child.Selected, error) {
 	c := m.current.now()
-	choice, err := c.Models.Choose(w)
+	choice, err := c.Choose(w)
 	if err != nil {
 		return child.Selected{}, err
 	}

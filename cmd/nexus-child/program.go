@@ -160,12 +160,9 @@ func openModels(p protocol.AgentProgram, modelSocket string, c *config.Config, l
 	if modelSocket == "" {
 		return nil, errors.New("they come from the broker of a server, and there is none: --model-socket is missing")
 	}
-	known, err := c.Models.Provider(p.Models)
-	switch {
-	case err != nil:
+	known, err := c.Provider(p.Models)
+	if err != nil {
 		return nil, err
-	case c.FromProject(p.Models):
-		return nil, fmt.Errorf("provider %s is a project's own, and agents of the server use the server's alone: put it into config.json in the home", p.Models)
 	}
 	return modelgate.New(modelgate.Options{
 		Provider: p.Models, Type: known.Type, Protocol: p.Protocol, Broker: brokerClient(modelSocket).Transport, Log: log.Named("models"),

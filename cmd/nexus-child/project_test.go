@@ -31,14 +31,49 @@ func TestProjectUnderABroker(t *testing.T) {
 		}
 		return got.Get("error").String()
 	}
-	write(`{"providers":{"mine":{"type":"openai","base_url":"http://127.0.0.1:1/v1","auth_method":"none"}}}`)
-	if got := setModel("mine/m"); !strings.Contains(got, "provider mine is a project's own") {
-		t.Errorf("set_model: %q", got)
+	file := filepath.Join(cwd, ".nexus3", "config.json")
+	const mine = `"providers":{"mine":{"type":"openai","base_url":"http://127.0.0.1:1/v1","auth_method":"none"}}`
+	for _, text := range []string{`{` + mine + `}`, `{` + mine + `,"default_model":"mine/m"}`} {
+		write(text)
+		if got := setModel("mine/m"); !strings.Contains(got, "provider mine is a project's own, of "+file) {
+			t.Errorf("%s: set_model: %q", text, got)
+		}
 	}
 	for _, text := range []string{`{bad`, `{"providers":{"openai":{"type":"openai","base_url":"http://127.0.0.1:1/v1","auth_method":"none"}}}`} {
 		write(text)
 		if got := setModel("openai/m"); got != "" { // the server's, by the broker
 			t.Errorf("%s: set_model: %q", text, got)
+		}
+	}
+}
+
+// An agent that chose a provider of its own as the default model of its directory kept all agents that
+// name no model from their start there.
+func TestProjectsDefaultUnderABroker(t *testing.T) {
+	home, cwd := t.TempDir(), t.TempDir()
+	file := filepath.Join(cwd, ".nexus3", "config.json")
+	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text := `{"providers":{"ev":{"type":"openai","base_url":"http://127.0.0.1:1/v1","auth_method":"none"}},"default_model":"ev/x"}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		flags       []string
+		model, warn string
+	}{
+		{[]string{"--model-socket", filepath.Join(home, "socket")}, "offline", `configuration ` + file + `:1:95: member \"default_model\" chooses the provider \"ev\" of the project`},
+		{nil, "x", ""},
+	} {
+		p := startChild(t, home, append([]string{"--cwd", cwd}, tt.flags...)...)
+		p.send(`{"type":"get_state","id":"1"}`)
+		if got := p.want("id", "1"); got.Get("model").String() != tt.model {
+			t.Errorf("%v: %s, want model %q", tt.flags, got, tt.model)
+		}
+		p.stdin.Close()
+		if status := p.wait(); status != 0 || !strings.Contains(p.stderr.String(), tt.warn) || tt.warn == "" && strings.Contains(p.stderr.String(), "left out") {
+			t.Errorf("%v: exit status %d: %s", tt.flags, status, p.stderr.String())
 		}
 	}
 }

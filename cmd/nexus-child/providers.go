@@ -18,8 +18,8 @@ import (
 )
 
 // open makes the provider of a choice. Where there is a broker all is asked
-// through it, which knows no provider of a project's: an agent could write
-// itself one that nobody counts.
+// through it, and c has no provider of a project's (config.LoadServed): an agent
+// could write itself one that nobody counts.
 func (m *models) open(c *config.Config, choice config.Choice) (provider.Provider, error) {
 	p := choice.Provider
 	if p.Type == "offline" {
@@ -33,9 +33,6 @@ func (m *models) open(c *config.Config, choice config.Choice) (provider.Provider
 		Name: choice.Name, BaseURL: p.BaseURL, AuthMethod: httpapi.AuthMethod(p.AuthMethod), Models: listed(choice.Name, p),
 	}
 	if m.broker != nil {
-		if c.FromProject(choice.Name) {
-			return nil, fmt.Errorf("provider %s is a project's own, and agents of the server use the server's alone: put it into config.json in the home", choice.Name)
-		}
 		o.BaseURL, o.AuthMethod, o.HTTPClient = "http://broker/"+url.PathEscape(choice.Name), httpapi.None, m.broker
 		o.Broker = true
 	} else {

@@ -57,6 +57,10 @@ type Config struct {
 	own      map[string]bool // of providers: a trusted file was the last to say
 	keyNames map[string]bool // every api_key_env that any file or builtin names
 	env      map[string]string
+
+	served  bool   // it is of an agent of a server
+	project string // the path of the project's file, of such an agent; "" for none
+	leftOut error  // why it is left out
 }
 
 // Provider says how to reach a source of models.

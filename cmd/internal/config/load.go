@@ -66,10 +66,16 @@ func Load(environ []string, cwd string, extra ...string) (*Config, error) {
 // stands in the place of config.json in the home, and must exist: a server gives its agents a
 // copy of what it has read.
 func LoadAs(personal string, environ []string, cwd string, extra ...string) (*Config, error) {
+	return load(false, personal, environ, cwd, extra)
+}
+
+// load is LoadServed or LoadAs.
+func load(served bool, personal string, environ []string, cwd string, extra []string) (*Config, error) {
 	c, err := Environment(environ)
 	if err != nil {
 		return nil, err
 	}
+	c.served = served
 	err = c.mergePersonal(cmp.Or(personal, c.personalPath()))
 	if err != nil && (personal != "" || !errors.Is(err, fs.ErrNotExist)) {
 		return nil, err
@@ -127,7 +133,11 @@ func standard(data []byte) []byte {
 // mergeOthers reads the files that override the personal one.
 func (c *Config) mergeOthers(cwd string, extra []string) error {
 	personal, project := c.personalPath(), filepath.Join(cwd, projectFile)
-	if cwd != "" && filepath.Clean(project) != filepath.Clean(personal) {
+	switch {
+	case cwd == "" || filepath.Clean(project) == filepath.Clean(personal):
+	case c.served:
+		c.leftOut = c.mergeServed(cwd)
+	default:
 		if err := c.mergeProject(cwd); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -156,12 +166,20 @@ const (
 // mergeProject is mergeText for the file of the project in cwd, which must belong to our
 // user or root.
 func (c *Config) mergeProject(cwd string) error {
-	path := filepath.Join(cwd, projectFile)
-	data, err := withoutPath(safefile.ReadOwn(cwd, projectFile, MaxFileSize))
+	path, data, err := readProject(cwd)
 	if err != nil {
-		return &FileError{Path: path, Project: true, Err: err}
+		return err
 	}
 	return c.mergeText(path, data, untrusted)
+}
+
+// readProject reads the file of the project in cwd. The error is a *FileError.
+func readProject(cwd string) (path string, data []byte, err error) {
+	path = filepath.Join(cwd, projectFile)
+	if data, err = withoutPath(safefile.ReadOwn(cwd, projectFile, MaxFileSize)); err != nil {
+		return path, nil, &FileError{Path: path, Project: true, Err: err}
+	}
+	return path, data, nil
 }
 
 // mergeText lays a file that holds data over what is known. The error is a *FileError.
@@ -172,11 +190,16 @@ func (c *Config) mergeText(path string, data []byte, by trust) error {
 		c.lay(path, f, by)
 		err = c.checkReferences(f)
 	}
-	if err != nil {
-		line, column := strict.Place(data, err)
-		return &FileError{Path: path, Line: line, Column: column, Project: by == untrusted, Err: err}
+	return fileError(path, data, err, by)
+}
+
+// fileError is a *FileError about a file that holds data; nil without an error.
+func fileError(path string, data []byte, err error, by trust) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	line, column := strict.Place(data, err)
+	return &FileError{Path: path, Line: line, Column: column, Project: by == untrusted, Err: err}
 }
 
 // parse reads what one file says, if it may say that.
