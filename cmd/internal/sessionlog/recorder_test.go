@@ -67,8 +67,8 @@ func TestWhatIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, part := range []string{
-		"# w\n\nSession `session-of-w`, begun 2026-01-02T03:04:05.000Z\n", "## user · 2026-01-02 03:04:06.000\n\nwhat is \\u001b[31mred?\\u202e nxk_[redacted]\n",
-		"**tool error shell** · ", "\n````\n```\nno\n```\n````\n",
+		"# w\n\nSession `session-of-w`, begun 2026-01-02T03:04:05.000Z\n", "## user · 2026-01-02 03:04:06.000\n\n> what is \\u001b[31mred?\\u202e nxk_[redacted]\n",
+		"**tool error shell** · ", "\n> ````\n> ```\n> no\n> ```\n> ````\n",
 	} {
 		if !strings.Contains(string(text), part) {
 			t.Errorf("session.md lacks %q:\n%s", part, text)
