@@ -32,6 +32,9 @@ var (
 	ErrNoMajority = errors.New("a majority of the machines that keep the agent's records is not reached")
 )
 
+// MaxSaved bounds what several machines keep of one agent, in bytes: its session, images and records together.
+const MaxSaved = 256 << 20
+
 // StartError says that an incarnation did not become ready.
 type StartError struct {
 	Err error // what was waited for, or what the system said

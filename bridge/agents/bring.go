@@ -10,6 +10,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/transcript"
 	"nexus.internal/supervisor"
 )
 
@@ -45,7 +46,7 @@ type BringOptions struct {
 
 // Bring makes the sessions of another home, which no server uses, sessions of this machine's in its cluster: it claims each name, copies what is saved, and ships it
 // to a majority of the machines, one after the other. One that the cluster has already stays as it is. It returns what became of each, by
-// name; on an error, of those before. It may be called again then, and goes on.
+// name; on an error, of those before. It may be called again then, and goes on. It ends soon after ctx does, also within a session.
 func Bring(ctx context.Context, r *Registry, from *sessions.Catalogue, o BringOptions) (all []Brought, err error) {
 	if r.o.Claims == nil {
 		return nil, errors.New("this server is in no cluster")
@@ -89,7 +90,14 @@ type bringing struct {
 // look says what is to become of a session, as far as it depends on it alone.
 func (b *bringing) look(ctx context.Context, name string) (Brought, error) {
 	one := Brought{Session: name, AgentID: name, Outcome: BringComes}
-	saved, err := b.from.Summary(name)
+	err := sessions.Comes(b.from, name)
+	var saved transcript.Summary
+	if err == nil {
+		saved, err = sessions.SummaryWithin(ctx, b.from, name)
+	}
+	if ctx.Err() != nil {
+		return one, context.Cause(ctx)
+	}
 	if err != nil {
 		one.Outcome, one.Reason = BringRefused, err.Error()
 		return one, nil
@@ -114,6 +122,9 @@ func (b *bringing) look(ctx context.Context, name string) (Brought, error) {
 	case has.beyond: // whose agent is the same
 		b.to[name] = one.AgentID
 		one.Reason = "it went on there since it came: the machine " + has.machine + " has not all that was said in it"
+	case has.large:
+		b.to[name] = ""
+		one.Reason = "the machine " + has.machine + " has a session of that name that is too large to be compared"
 	default:
 		b.to[name] = ""
 		one.Reason = "the machine " + has.machine + " has another session of that name"
@@ -129,6 +140,7 @@ type found struct {
 	outcome string // BringComes for nothing
 	machine string // that has it
 	beyond  bool   // of a conflict: it is the same session, and something was said in the other home that was not here
+	large   bool   // of a conflict: it is too large to be read
 }
 
 // there says whether the cluster has a session of that name: is, as far as it was said here, or another one.
@@ -140,11 +152,14 @@ func (b *bringing) there(ctx context.Context, name string, is session) (has foun
 	}
 	has = found{outcome: BringConflict, machine: of}
 	look := func(c *sessions.Catalogue) error {
-		saved, err := c.Summary(name)
-		if err != nil || saved.Header.SessionID != is.id { // one that cannot be read is another one
+		saved, err := sessions.SummaryWithin(ctx, c, name)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if has.large = errors.Is(err, sessions.ErrTooLarge); err != nil || saved.Header.SessionID != is.id { // one that cannot be read is another one
 			return nil
 		}
-		if has.beyond, err = sessions.Beyond(b.from, is.name, c, name); err == nil && !has.beyond {
+		if has.beyond, err = sessions.Beyond(ctx, b.from, is.name, c, name); err == nil && !has.beyond {
 			has.outcome = BringThere
 		}
 		return err
@@ -170,7 +185,10 @@ func (b *bringing) one(ctx context.Context, one *Brought) error {
 	if one.Outcome != BringComes {
 		return nil
 	}
-	saved, err := b.from.Summary(one.Session)
+	saved, err := sessions.SummaryWithin(ctx, b.from, one.Session)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if err != nil {
 		one.Outcome, one.Reason = BringRefused, err.Error()
 		return nil
@@ -193,14 +211,13 @@ func (b *bringing) one(ctx context.Context, one *Brought) error {
 	if b.o.DryRun {
 		return nil
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	err = b.bring(context.WithoutCancel(ctx), one, creator)
+	err = b.bring(ctx, one, creator)
 	var bad *sessions.Error
 	switch {
 	case err == nil:
 		one.Outcome = BringCame
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	case errors.Is(err, sessions.ErrExists): // it came just now
 		one.Outcome, one.Reason = BringConflict, err.Error()
 	case errors.As(err, &bad), errors.Is(err, supervisor.ErrUnrecorded):
@@ -211,9 +228,9 @@ func (b *bringing) one(ctx context.Context, one *Brought) error {
 	return nil
 }
 
-// bring claims, copies and ships one session.
-func (b *bringing) bring(ctx context.Context, one *Brought, creator string) error {
-	r, id := b.r, one.AgentID
+// bring claims, copies and ships one session. What was copied when its caller's context ends is shipped all the same.
+func (b *bringing) bring(caller context.Context, one *Brought, creator string) error {
+	r, id, ctx := b.r, one.AgentID, context.WithoutCancel(caller)
 	defer r.locks.Lock(id)()
 	if _, err := r.o.Supervisor.Agent(id); err == nil {
 		return &sessions.Error{Name: id, Err: sessions.ErrExists}
@@ -223,7 +240,7 @@ func (b *bringing) bring(ctx context.Context, one *Brought, creator string) erro
 	}
 	defer release(ctx, r, id) // if nothing comes of it
 	r.replaced(id)
-	if err := sessions.Bring(r.o.Sessions, b.from, one.Session, id, creator); err != nil {
+	if err := sessions.Bring(caller, r.o.Sessions, b.from, one.Session, id, creator); err != nil {
 		return err
 	}
 	err := r.o.Claims.Ship(ctx, id)

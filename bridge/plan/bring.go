@@ -46,7 +46,7 @@ func (r *Runner) Bring(ctx context.Context, dir string, dryRun bool) (all []Brou
 	if dryRun {
 		return all, nil
 	}
-	return all, r.o.Tasks.Bring(filepath.Join(dir, "tasks"))
+	return all, r.o.Tasks.Bring(ctx, filepath.Join(dir, "tasks"))
 }
 
 // bring copies the record of one run.
@@ -104,7 +104,7 @@ func (r *Runner) bringNew(ctx context.Context, one Brought, from, is string, dry
 	}
 	err = safefile.Mkdir(r.o.Dir)
 	if err == nil {
-		err = safefile.Copy(from, r.record(id))
+		err = safefile.Copy(ctx, from, r.record(id), maxRecord)
 	}
 	if err != nil {
 		r.releaseUnrecorded(ctx, id)

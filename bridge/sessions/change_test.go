@@ -4,6 +4,7 @@ package sessions_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -152,7 +153,7 @@ func changeOnAndOn(home, what string) {
 		case "delete":
 			err = errors.Join(c.Clone("a", "copy"), c.Delete("copy"))
 		case "bring":
-			err = sessions.Bring(c, sessions.New(filepath.Join(home, "from"), nil), "a", fmt.Sprint("copy-", i), "")
+			err = sessions.Bring(context.Background(), c, sessions.New(filepath.Join(home, "from"), nil), "a", fmt.Sprint("copy-", i), "")
 		case "import":
 			_, err = c.Import(fmt.Appendf(nil, `{"agent_id":"copy-%d","messages":[%s]}`, i, strings.TrimSuffix(strings.Repeat(`{"role":"user","content":"x"},`, 5), ",")))
 		}

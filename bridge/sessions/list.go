@@ -1,10 +1,11 @@
 package sessions
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/transcript"
+	"nexus.internal/supervisor"
 )
 
 // Entry is one session of a list.
@@ -118,6 +120,17 @@ type reading struct {
 // changed. A file that was not written to since is not read again. The error
 // wraps ErrNotFound, or says why it cannot be read.
 func (c *Catalogue) Summary(id string) (transcript.Summary, error) {
+	return summary(context.Background(), c, id, math.MaxInt64)
+}
+
+// SummaryWithin is Summary of a session that a cluster can have. Once ctx ends it fails, also within the file; of a larger file, which is not read, with an
+// *Error of ErrTooLarge.
+func SummaryWithin(ctx context.Context, c *Catalogue, id string) (transcript.Summary, error) {
+	return summary(ctx, c, id, supervisor.MaxSaved)
+}
+
+// summary is Summary of a file of at most limit bytes.
+func summary(ctx context.Context, c *Catalogue, id string, limit int64) (transcript.Summary, error) {
 	if !api.ValidAgentID(id) {
 		return transcript.Summary{}, &Error{Name: id, Err: ErrNotFound}
 	}
@@ -136,8 +149,14 @@ func (c *Catalogue) Summary(id string) (transcript.Summary, error) {
 		if info.Size() == 0 { // it has not begun
 			return transcript.Summary{}, &Error{Name: id, Err: ErrNotFound}
 		}
+		if info.Size() > limit {
+			return transcript.Summary{}, tooLarge(id, info.Size())
+		}
 		r = reading{info: info}
-		r.summary, r.err = transcript.Summarize(&yielding{SectionReader: io.NewSectionReader(f, 0, info.Size())})
+		r.summary, r.err = transcript.Summarize(&yielding{Section: safefile.Within(ctx, f, info.Size())})
+		if r.err != nil && ctx.Err() != nil {
+			return transcript.Summary{}, &Error{Name: id, Err: context.Cause(ctx)}
+		}
 		if _, failed := errors.AsType[*fs.PathError](r.err); failed {
 			return transcript.Summary{}, unreadable(id, r.err)
 		}
@@ -160,12 +179,12 @@ const (
 
 // yielding is a file whose reader pauses after each piece.
 type yielding struct {
-	*io.SectionReader
+	*safefile.Section
 	read int // bytes since the last pause
 }
 
 func (y *yielding) Read(p []byte) (int, error) {
-	n, err := y.SectionReader.Read(p)
+	n, err := y.Section.Read(p)
 	if y.read += n; y.read >= pieceSize {
 		y.read = 0
 		<-time.After(piecePause)
@@ -192,7 +211,13 @@ var (
 	ErrInUse    = errors.New("the session is in use")
 	// ErrUnreadable comes with what the system said.
 	ErrUnreadable = errors.New("the session cannot be read")
+	// ErrTooLarge comes with how large it is.
+	ErrTooLarge = errors.New("it is larger than a session may be")
 )
+
+func tooLarge(id string, size int64) error {
+	return &Error{Name: id, Err: fmt.Errorf("%w in a cluster: %d bytes with all that belongs to it, of %d", ErrTooLarge, size, int64(supervisor.MaxSaved))}
+}
 
 func unreadable(id string, err error) error {
 	return &Error{Name: id, Err: fmt.Errorf("%w: %w", ErrUnreadable, err)}

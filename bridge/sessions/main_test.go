@@ -69,7 +69,9 @@ func beside(c *sessions.Catalogue, id, suffix string) string {
 }
 
 // image is a file beside a session, and kept the store of what else belongs to it.
-func image(c *sessions.Catalogue, id string) string { return beside(c, id, ".files/image") }
+func image(c *sessions.Catalogue, id string) string {
+	return beside(c, id, ".files/"+strings.Repeat("0a", 32))
+}
 
 func kept(c *sessions.Catalogue) store.Store {
 	return sessions.Local(filepath.Dir(c.Dir("named")), true, nil)

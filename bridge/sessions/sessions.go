@@ -21,6 +21,7 @@ package sessions
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -143,6 +144,11 @@ const (
 // has.
 func isOurs(name string) bool {
 	return slices.Contains([]string{suffix, imagesSuffix, nextSuffix, transcript.HomeSuffix, transcript.UndoSuffix}, filepath.Ext(name))
+}
+
+// isImage reports whether a file beside a session can be one of its images, which are called by the SHA-256 of what they hold.
+func isImage(name string) bool {
+	return len(name) == 2*sha256.Size && strings.Trim(name, "0123456789abcdef") == ""
 }
 
 // Exists reports whether a saved session of that name is there. A temporary

@@ -276,7 +276,7 @@ func (s *snapshot) measure(file *os.File) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// addAll takes the regular files in a directory, which may not be there. What stands in its place is refused, a link to a directory
+// addAll takes the images in a directory, which may not be there. What stands in its place is refused, a link to a directory
 // above all: somebody else's files would be taken.
 func (s *snapshot) addAll(dir string) error {
 	info, err := os.Lstat(dir)
@@ -291,7 +291,7 @@ func (s *snapshot) addAll(dir string) error {
 		return nil
 	}
 	for _, entry := range entries {
-		if entry.Type().IsRegular() {
+		if entry.Type().IsRegular() && isImage(entry.Name()) {
 			_, failed := s.add(filepath.Join(dir, entry.Name()))
 			err = errors.Join(err, failed)
 		}

@@ -92,7 +92,20 @@ func TestClusterImport(t *testing.T) {
 	a.wantImported(false, nil, foreign, "--alone")
 	old.end()
 	want["one"], want["two"], want["plan"] = "comes one", "conflict two", "comes"
+	huge := filepath.Join(old.home, "sessions", "huge.jsonl") // nobody lives to read it to its end
+	session, err := os.ReadFile(filepath.Join(old.home, "sessions", "one.jsonl"))
+	if err == nil {
+		err = errors.Join(os.WriteFile(huge, session, 0o600), os.Truncate(huge, 300<<30))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	want["huge"] = "refused huge"
 	a.wantImported(true, want, old.home, "--dry-run")
+	delete(want, "huge")
+	if err := os.Remove(huge); err != nil {
+		t.Fatal(err)
+	}
 	if got := a.savedNames(); !slices.Equal(got, []string{"two"}) {
 		t.Errorf("after a dry run there are %q", got)
 	}

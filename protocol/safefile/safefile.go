@@ -1,6 +1,7 @@
 package safefile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -260,18 +261,23 @@ func Replace(path string, text []byte, durable bool) error {
 	return SyncDir(filepath.Dir(path))
 }
 
-// Copy copies a regular file, with its time, in the place of whatever file stands at to, in one step and durably.
-func Copy(from, to string) error {
+// Copy copies a regular file of at most limit bytes, with its time, in the place of whatever file stands at to, in one step and durably. Once ctx ends it
+// fails with its cause; of a larger file, which is not read, with a *TooLargeError. Nothing is left of it then.
+func Copy(ctx context.Context, from, to string, limit int64) error {
 	in, err := Open(from, os.O_RDONLY)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() > limit {
+		return &fs.PathError{Op: "read", Path: from, Err: &TooLargeError{limit}}
+	}
 	_, err = Renew(to, func(file *os.File) error {
-		info, err := in.Stat()
-		if err == nil {
-			_, err = io.Copy(file, in)
-		}
+		_, err := io.Copy(file, Within(ctx, in, info.Size()))
 		if err == nil {
 			err = errors.Join(os.Chtimes(file.Name(), info.ModTime(), info.ModTime()), file.Sync())
 		}

@@ -115,19 +115,9 @@ func (s *summarizer) take(r Record) error {
 // is left out. It fails if the session does not begin with a whole header, and
 // with the errors of reading and writing.
 func Renamed(dst io.Writer, src io.ReaderAt, size int64, header Header) error {
-	first, length, whole, err := lines(io.NewSectionReader(src, 0, size), maxLine, size)()
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	if !whole {
-		return &LineError{Line: 1, Err: ErrNoSession}
-	}
-	record, err := Decode(first)
+	from, err := afterHeader(src, size)
 	if err != nil {
-		return &LineError{Line: 1, Err: fmt.Errorf("%w: %w", ErrNoSession, err)}
-	}
-	if _, ok := record.(Header); !ok {
-		return &LineError{Line: 1, Err: errors.New("the header is missing")}
+		return err
 	}
 	line, err := Append(nil, header)
 	if err != nil {
@@ -136,13 +126,37 @@ func Renamed(dst io.Writer, src io.ReaderAt, size int64, header Header) error {
 	if _, err := dst.Write(append(line, '\n')); err != nil {
 		return err
 	}
-	from := int64(length) + 1
 	to, err := lastNewline(src, from, size)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(dst, io.NewSectionReader(src, from, to-from))
 	return err
+}
+
+// CheckHeader says why Renamed would refuse a session of that many bytes.
+func CheckHeader(session io.ReaderAt, size int64) error {
+	_, err := afterHeader(session, size)
+	return err
+}
+
+// afterHeader is where the second line of a session begins.
+func afterHeader(session io.ReaderAt, size int64) (int64, error) {
+	first, length, whole, err := lines(io.NewSectionReader(session, 0, size), maxLine, size)()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	if !whole {
+		return 0, &LineError{Line: 1, Err: ErrNoSession}
+	}
+	record, err := Decode(first)
+	if err != nil {
+		return 0, &LineError{Line: 1, Err: fmt.Errorf("%w: %w", ErrNoSession, err)}
+	}
+	if _, ok := record.(Header); !ok {
+		return 0, &LineError{Line: 1, Err: errors.New("the header is missing")}
+	}
+	return int64(length) + 1, nil
 }
 
 // lastNewline is where the last line that is whole ends, of the bytes between

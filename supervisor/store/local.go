@@ -434,6 +434,18 @@ func (l *Local) Snapshot(agent string, take func(path string) (fs.FileInfo, erro
 	}
 }
 
+// Size is how many bytes the files of what is kept of an agent have, which are not read. Links are not followed.
+func (l *Local) Size(agent string) (size int64, err error) {
+	for _, part := range parts {
+		more, err := safefile.Size(l.o.Path(agent, part))
+		if err != nil {
+			return 0, err
+		}
+		size += more
+	}
+	return size, nil
+}
+
 // files are those of what is kept of an agent, the one that requests are written to at last.
 func (l *Local) files(agent string) (paths []string, err error) {
 	segments, err := segmentlog.Segments(l.path(agent))

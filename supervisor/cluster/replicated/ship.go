@@ -85,7 +85,7 @@ func (s *Store) take(ctx context.Context, name string, a *agent) (*mirror.Mirror
 	}
 	m, err := stream.Take(ctx, mirror.Options{
 		Agent: name, Epoch: claim.Epoch, Root: s.o.Root, Paths: paths(name), Growing: []string{name + sessionPart, name + recordsPart}, Log: name + recordsPart,
-		Scratch: filepath.Join(s.o.Dir, "scratch"),
+		Scratch: filepath.Join(s.o.Dir, "scratch"), MaxBytes: supervisor.MaxSaved,
 	})
 	if err == nil {
 		a.mirror, a.epoch, a.said = m, claim.Epoch, about{}
