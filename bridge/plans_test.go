@@ -420,7 +420,7 @@ func TestListRuns(t *testing.T) {
 	lines := strings.SplitAfter(string(text), "\n")
 	old := strings.Replace(lines[0], `"plan":`, `"was":`, 1) + strings.Join(lines[1:3], "")
 	for name, text := range map[string]string{"cut": strings.Join(lines[:3], ""), "old": old, "damaged": "nonsense\n"} {
-		if err := os.WriteFile(filepath.Join(plans, name+".jsonl"), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(plans, name+".jsonl"), []byte(strings.ReplaceAll(text, `"good/`, `"`+name+"/")), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

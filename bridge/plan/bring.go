@@ -54,12 +54,17 @@ func (r *Runner) bring(ctx context.Context, dir, id string, dryRun bool) (Brough
 	defer r.locks.Lock(id)()
 	one := Brought{PlanRunID: id, Outcome: agents.BringComes}
 	from := filepath.Join(dir, id+suffix)
-	is, err := planOf(from)
+	is, err := planOf(ctx, from)
+	if ctx.Err() != nil {
+		return one, context.Cause(ctx)
+	}
 	if err != nil {
 		one.Outcome, one.Reason = agents.BringRefused, err.Error()
 		return one, nil
 	}
-	switch has, err := planOf(r.record(id)); {
+	switch has, err := planOf(ctx, r.record(id)); {
+	case ctx.Err() != nil:
+		return one, context.Cause(ctx)
 	case err == nil && has == is:
 		one.Outcome = agents.BringThere
 		if r.o.Claims != nil {
@@ -115,7 +120,7 @@ func (r *Runner) bringNew(ctx context.Context, one Brought, from, is string, dry
 }
 
 // planOf is the digest of the plan of a record.
-func planOf(path string) (string, error) {
+func planOf(ctx context.Context, path string) (string, error) {
 	if _, err := os.Lstat(path); err != nil {
 		return "", err
 	}
@@ -124,7 +129,6 @@ func planOf(path string) (string, error) {
 		return "", err
 	}
 	defer file.Close()
-	r := newRecord(file)
-	digest, _, _, err := r.replay()
+	digest, _, _, err := newRecord(idOf(path), file).replay(ctx)
 	return digest, err
 }

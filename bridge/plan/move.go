@@ -152,13 +152,10 @@ func (r *Runner) Receive(ctx context.Context, id, from string, record io.Reader)
 	}
 	file, err := safefile.Renew(r.record(id), func(f *os.File) error {
 		_, err := io.Copy(f, io.LimitReader(record, maxRecord+1))
-		if err == nil {
-			_, err = f.Seek(0, io.SeekStart)
-		}
 		if err != nil {
 			return unrecorded("write it", err)
 		}
-		_, _, _, err = newRecord(f).replay()
+		_, _, _, err = newRecord(id, f).replay(ctx)
 		return err
 	})
 	if err != nil {
@@ -172,7 +169,7 @@ func (r *Runner) Digest(id string) (string, error) {
 	if !api.ValidPlanID(id) {
 		return "", api.Invalid("plan_run_id", "no run of that id is recorded")
 	}
-	digest, err := planOf(r.record(id))
+	digest, err := planOf(context.Background(), r.record(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", api.Invalid("plan_run_id", "no run of that id is recorded")
 	}

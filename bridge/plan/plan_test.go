@@ -98,9 +98,21 @@ func (s *stage) options(p api.Plan, workers int) plan.ExecuteOptions {
 	}
 }
 
-func (*stage) RequestID(task string, attempt int) string { return fmt.Sprintf("%s.%d", task, attempt) }
-func (s *stage) Started(st plan.Start)                   { s.say("+%s", st.RequestID) }
-func (s *stage) Ended(r api.PlanTaskResult)              { s.say("%s:%s", r.TaskID, r.Status) }
+func (*stage) RequestID(task string, attempt int) string {
+	if attempt == 1 {
+		return "run/" + task
+	}
+	return fmt.Sprintf("run/%s/%d", task, attempt)
+}
+
+func (s *stage) Started(st plan.Start) {
+	if st.RequestID != s.RequestID(st.TaskID, st.Attempt) {
+		s.t.Errorf("the attempt %d at %s has the id %s", st.Attempt, st.TaskID, st.RequestID)
+	}
+	s.say("+%s.%d", st.TaskID, st.Attempt)
+}
+
+func (s *stage) Ended(r api.PlanTaskResult) { s.say("%s:%s", r.TaskID, r.Status) }
 
 // run opens the record and executes.
 func (s *stage) run(ctx context.Context, o plan.ExecuteOptions) (string, error) {
@@ -196,7 +208,7 @@ func TestResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer record.Close()
-	if record.Status != api.PlanCompleted || len(record.Done) != 4 || record.Done["c"].RequestID != "c.2" ||
+	if record.Status != api.PlanCompleted || len(record.Done) != 4 || record.Done["c"].RequestID != "run/c/2" ||
 		record.Done["a"].Result.Output.FilesCreated[0] != "/a" {
 		t.Errorf("got %+v", record)
 	}
@@ -318,7 +330,7 @@ func TestPrune(t *testing.T) {
 
 // FuzzOpen: whatever a record holds, it is refused or can be gone on with.
 func FuzzOpen(f *testing.F) {
-	f.Add([]byte("{\"type\":\"plan\",\"digest\":\"digest\"}\n{\"type\":\"task_start\",\"start\":{\"task_id\":\"a\",\"worker\":7,\"request_id\":\"x\",\"attempt\":1}}\n"))
+	f.Add([]byte("{\"type\":\"plan\",\"digest\":\"digest\"}\n{\"type\":\"task_start\",\"start\":{\"task_id\":\"a\",\"worker\":7,\"request_id\":\"r/a\",\"attempt\":1}}\n"))
 	f.Add([]byte("{\"type\":\"plan\",\"digest\":\"digest\"}\n{\"type\":\"plan_end\",\"status\":\"failed\"}\n{"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		path := filepath.Join(t.TempDir(), "r.jsonl")

@@ -3,9 +3,9 @@ package plan
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 )
@@ -105,7 +106,9 @@ type Record struct {
 	// Plan is what is carried out; nil in a record of an earlier version.
 	Plan *api.Plan
 
-	attempts map[string]int // at each task, so far
+	id       string          // of the run
+	tasks    map[string]bool // those that were met, or that Plan has
+	attempts map[string]int  // at each task, so far
 }
 
 // Identity is what tells a run from others of its id.
@@ -115,8 +118,9 @@ type Identity struct {
 	Plan    *api.Plan // is kept in a record that is begun
 }
 
-func newRecord(file *os.File) *Record {
-	return &Record{file: file, Done: map[string]api.PlanTaskResult{}, Begun: map[string]Start{}, attempts: map[string]int{}}
+// newRecord is a record of the run of that id, of which nothing was read.
+func newRecord(id string, file *os.File) *Record {
+	return &Record{file: file, id: id, Done: map[string]api.PlanTaskResult{}, Begun: map[string]Start{}, tasks: map[string]bool{}, attempts: map[string]int{}}
 }
 
 // Open opens the record of a run, or begins it with its directory (0700, the
@@ -131,7 +135,7 @@ func Open(path string, run Identity) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := newRecord(file)
+	r := newRecord(idOf(path), file)
 	if err := r.read(run); err != nil {
 		file.Close()
 		return nil, err
@@ -160,8 +164,8 @@ func Look(path string) (*Record, error) {
 		return nil, err
 	}
 	defer file.Close()
-	r := newRecord(file)
-	_, _, _, err = r.replay()
+	r := newRecord(idOf(path), file)
+	_, _, _, err = r.replay(context.Background())
 	return r, err
 }
 
@@ -191,7 +195,7 @@ func (r *Record) Discard() error {
 }
 
 func (r *Record) read(run Identity) error {
-	found, whole, torn, err := r.replay()
+	found, whole, torn, err := r.replay(context.Background())
 	if err != nil {
 		return err
 	}
@@ -219,8 +223,8 @@ func (r *Record) read(run Identity) error {
 }
 
 // replay takes in what the lines say that were written whole, and how many bytes these are,
-// and returns the digest of the plan. torn says that something follows them.
-func (r *Record) replay() (digest string, whole int64, torn bool, err error) {
+// and returns the digest of the plan. torn says that something follows them. Once ctx ends it fails with the cause.
+func (r *Record) replay(ctx context.Context) (digest string, whole int64, torn bool, err error) {
 	info, err := r.file.Stat()
 	if err != nil {
 		return "", 0, false, unrecorded("look at the record", err)
@@ -228,7 +232,7 @@ func (r *Record) replay() (digest string, whole int64, torn bool, err error) {
 	if info.Size() > maxRecord {
 		return "", 0, false, damaged(fmt.Sprintf("it has more than %d bytes", maxRecord))
 	}
-	lines := bufio.NewScanner(io.LimitReader(r.file, info.Size()))
+	lines := bufio.NewScanner(safefile.Within(ctx, r.file, info.Size()))
 	lines.Buffer(nil, maxLine)
 	lines.Split(func(data []byte, end bool) (int, []byte, error) {
 		if n := bytes.IndexByte(data, '\n') + 1; n > 0 {
@@ -251,6 +255,9 @@ func (r *Record) replay() (digest string, whole int64, torn bool, err error) {
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
 		return "", 0, false, damaged(fmt.Sprintf("a line has more than %d bytes", maxLine))
 	}
+	if lines.Err() != nil && ctx.Err() != nil {
+		return "", 0, false, context.Cause(ctx)
+	}
 	if err := lines.Err(); err != nil {
 		return "", 0, false, unrecorded("read the record", err)
 	}
@@ -268,8 +275,16 @@ func (r *Record) take(n int, text []byte) (digest string, err error) {
 		return "", damaged(fmt.Sprintf("line %d is of type %.40q; plan begins it, once", n, l.Type))
 	case l.Type == "plan" && l.Version > version:
 		return "", damaged(fmt.Sprintf("it is of version %d, and this server knows version %d", l.Version, version))
+	}
+	if problem := r.impossible(l); problem != "" {
+		return "", damaged(fmt.Sprintf("line %d: %s", n, problem))
+	}
+	switch {
 	case l.Type == "plan":
 		digest, r.Plan = l.Digest, l.Plan
+		for _, t := range protocol.Value(l.Plan).Tasks {
+			r.tasks[t.ID] = true
+		}
 	case l.Type == "task_start" && l.Start != nil:
 		l.Start.Resumed = true
 		r.Begun[l.Start.TaskID] = *l.Start
@@ -374,7 +389,6 @@ func Prune(dir string, busy func(id string) bool) (removed []string) {
 	if err != nil {
 		return nil
 	}
-	idOf := func(path string) string { return strings.TrimSuffix(filepath.Base(path), suffix) }
 	remove := func(path string) {
 		if os.Remove(path) == nil {
 			removed = append(removed, idOf(path))

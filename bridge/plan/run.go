@@ -424,13 +424,6 @@ func taskOf(p api.RunPlanParams, t api.PlanTask, needs []api.PlanTaskResult) api
 	return api.ExecuteTaskParams{TaskType: t.Type, Prompt: prompt, Context: p.Context, Options: p.Options, TimeoutS: p.TaskTimeoutS, Attempts: p.Attempts}
 }
 
-func attemptID(run, task string, attempt int) string {
-	if attempt == 1 {
-		return run + "/" + task
-	}
-	return fmt.Sprintf("%s/%s/%d", run, task, attempt)
-}
-
 func resultOf(p api.RunPlanParams, id string, record *Record) api.RunPlanResult {
 	result := api.RunPlanResult{PlanRunID: id, Status: record.Status, Resumed: record.Resumed, Tasks: []api.PlanTaskResult{}}
 	result.Resumable = record.Again(p.Plan, stops(p), false) != nil
