@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,16 +62,24 @@ func Bring(ctx context.Context, r *Registry, from *sessions.Catalogue, o BringOp
 	if err != nil {
 		return nil, err
 	}
+	strays, err := sessions.Strays(from)
+	if err != nil {
+		return nil, err
+	}
+	for _, stray := range strays {
+		all = append(all, Brought{Session: stray.Name, AgentID: stray.Name, Outcome: BringRefused, Reason: stray.Reason})
+	}
 	names = slices.DeleteFunc(names, api.IsTemp)
 	slices.Sort(names)
-	b := bringing{r: r, from: from, o: o, to: map[string]string{}}
+	b := bringing{r: r, from: from, o: o, to: map[string]string{}, here: map[string]string{}}
 	for _, name := range names {
 		one, err := b.look(ctx, name)
 		if err != nil {
-			return nil, err
+			return nil, err // nothing has come
 		}
 		all = append(all, one)
 	}
+	slices.SortStableFunc(all, func(a, b Brought) int { return cmp.Compare(a.Session, b.Session) })
 	for i := range all {
 		if err := b.one(ctx, &all[i]); err != nil {
 			return all[:i], err
@@ -85,6 +94,7 @@ type bringing struct {
 	from *sessions.Catalogue
 	o    BringOptions
 	to   map[string]string // what sessions are called here, by their names there; "" where another one has the name
+	here map[string]string // what those that come are called there, by their names here
 }
 
 // look says what is to become of a session, as far as it depends on it alone.
@@ -116,7 +126,12 @@ func (b *bringing) look(ctx context.Context, name string) (Brought, error) {
 		return one, err
 	}
 	one.Outcome = has.outcome
-	switch {
+	switch other, taken := b.here[one.AgentID]; {
+	case has.outcome == BringComes && taken:
+		one.Outcome, b.to[name] = BringConflict, ""
+		one.Reason = other + " gets that name"
+	case has.outcome == BringComes:
+		b.to[name], b.here[one.AgentID] = one.AgentID, name
 	case has.outcome != BringConflict:
 		b.to[name] = one.AgentID
 	case has.beyond: // whose agent is the same
@@ -159,7 +174,14 @@ func (b *bringing) there(ctx context.Context, name string, is session) (has foun
 		if has.large = errors.Is(err, sessions.ErrTooLarge); err != nil || saved.Header.SessionID != is.id { // one that cannot be read is another one
 			return nil
 		}
-		if has.beyond, err = sessions.Beyond(ctx, b.from, is.name, c, name); err == nil && !has.beyond {
+		has.beyond, err = sessions.Beyond(ctx, b.from, is.name, c, name)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, sessions.ErrTooLarge):
+			has.large = true
+			return nil
+		case err == nil && !has.beyond:
 			has.outcome = BringThere
 		}
 		return err

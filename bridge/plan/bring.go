@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"nexus.internal/bridge/agents"
@@ -33,8 +34,17 @@ func (r *Runner) Bring(ctx context.Context, dir string, dryRun bool) (all []Brou
 		return nil, err
 	}
 	for _, entry := range entries {
+		if ctx.Err() != nil {
+			return all, context.Cause(ctx)
+		}
 		id, isRecord := strings.CutSuffix(entry.Name(), suffix)
-		if !isRecord || !entry.Type().IsRegular() || !api.ValidPlanID(id) {
+		refused := Brought{PlanRunID: strconv.QuoteToASCII(entry.Name()), Outcome: agents.BringRefused, Reason: "no record of a run may have that name"}
+		switch {
+		case isRecord && api.ValidPlanID(id):
+		case entry.Name() == "tasks", !isRecord && isCutOff(entry.Name()):
+			continue
+		default:
+			all = append(all, refused)
 			continue
 		}
 		one, err := r.bring(ctx, dir, id, dryRun)
@@ -47,6 +57,11 @@ func (r *Runner) Bring(ctx context.Context, dir string, dryRun bool) (all []Brou
 		return all, nil
 	}
 	return all, r.o.Tasks.Bring(ctx, filepath.Join(dir, "tasks"))
+}
+
+// isCutOff reports whether a file of that name is of a write that was cut off.
+func isCutOff(name string) bool {
+	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, suffix+".new")
 }
 
 // bring copies the record of one run.

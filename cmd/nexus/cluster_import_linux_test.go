@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tidwall/gjson"
+	"golang.org/x/sys/unix"
 )
 
 // imported is what nexus cluster import says of a home, asked of a machine: the outcome of each session and run, by its name there.
@@ -97,13 +98,17 @@ func TestClusterImport(t *testing.T) {
 	if err == nil {
 		err = errors.Join(os.WriteFile(huge, session, 0o600), os.Truncate(huge, 300<<30))
 	}
+	pipe, strange := filepath.Join(old.home, "plans", "pipe.jsonl"), filepath.Join(old.home, "sessions", "\x1b[31m\xff.jsonl")
+	err = errors.Join(err, unix.Mkfifo(pipe, 0o600), os.WriteFile(strange, session, 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want["huge"] = "refused huge"
+	want["huge"], want["pipe"], want[`"\x1b[31m\xff.jsonl"`] = "refused huge", "refused", `refused "\x1b[31m\xff.jsonl"`
 	a.wantImported(true, want, old.home, "--dry-run")
-	delete(want, "huge")
-	if err := os.Remove(huge); err != nil {
+	for _, name := range []string{"huge", "pipe", `"\x1b[31m\xff.jsonl"`} {
+		delete(want, name)
+	}
+	if err := errors.Join(os.Remove(huge), os.Remove(pipe), os.Remove(strange)); err != nil {
 		t.Fatal(err)
 	}
 	if got := a.savedNames(); !slices.Equal(got, []string{"two"}) {
