@@ -52,6 +52,15 @@ func TestTypingInTheLobby(t *testing.T) {
 		t.Errorf("it left with\n%s", text)
 	}
 
+	p = begin(80)
+	p.sees("q to leave]:")
+	p.types("/agent first\recho to the first\r2")
+	p.sees("queued: echo to the first", " · offline", "first is saved (2 messages): restore it? y/n")
+	p.types("y\r")
+	p.sees("first · offline", "you> echo to the first", "\nto the first\n")
+	p.types("/quit\r")
+	_ = p.leaves()
+
 	p = begin(80, "--plain")
 	p.sees("q to leave]:")
 	p.types("echo in lines\r")

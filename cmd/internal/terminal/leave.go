@@ -91,6 +91,7 @@ func (m *model) quietened(q quiet) tea.Cmd {
 // keep takes what was typed and sent to nobody, at the end of the talk, for a message that was not sent.
 func (m *model) keep() {
 	m.release()
+	strandTyped(m.t)
 	var early rest
 	early.take(m.input.Value())
 	for _, k := range m.early {

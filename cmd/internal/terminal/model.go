@@ -153,6 +153,9 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	}
 	took := m.release()
 	do := m.update(msg)
+	for lines, more, ok := onward(m.t); ok; lines, more, ok = onward(m.t) {
+		do = tea.Batch(do, m.show(lines, more))
+	}
 	return m, tea.Batch(took, do, m.offer(pressed))
 }
 
@@ -197,7 +200,7 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 	case completions:
 		m.complete(msg)
 		return nil
-	case happened, parted, sent, unbegun, stopped, wants, ours, settled, used, said, overheard, arrived, stays, renamed, asks, lobby, failed, ended, resend, whispers:
+	case happened, parted, sent, unbegun, stopped, wants, ours, settled, used, said, overheard, arrived, stays, renamed, asks, lobby, failed, ended, resend, whispers, carriedOut:
 		return m.show(m.t.handle(msg))
 	}
 	var cmd tea.Cmd
@@ -376,8 +379,8 @@ func (m *model) draw() tea.View {
 	input := strings.Split(m.input.View(), "\n")
 	most := max(1, m.tallest()-len(below)-len(input))
 	above := m.t.shown.pending(most)
-	for _, q := range queuedFor(m.t) {
-		above = append(above, m.t.look().style(dim, ansi.Truncate("  queued: "+cli.Harmless(q.text, true), m.width, "…")))
+	for _, text := range waitingTexts(m.t) {
+		above = append(above, m.t.look().style(dim, ansi.Truncate("  queued: "+cli.Harmless(text, true), m.width, "…")))
 	}
 	above = append(above, m.asked()...)
 	above = above[max(0, len(above)-most):]
@@ -446,7 +449,7 @@ func (t *talk) status() string {
 		}
 	}
 	parts = append(parts, t.used.told()...)
-	if n := len(queuedFor(t)); n > 0 {
+	if n := len(waitingTexts(t)); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d queued", n))
 	}
 	if t.incarnation > 1 {

@@ -82,6 +82,8 @@ type talk struct {
 	waiting  []wants           // those of others: as many as wait at the server
 	question *question
 	moving   string // the agent whose name is about to end; "" for none
+	under    int    // how much is under way that lines wait for
+	behind   []typedLine
 
 	state       string
 	incarnation uint64
@@ -225,6 +227,9 @@ func (t *talk) handle(msg any) (lines []string, more work) {
 		t.send(string(m), false, nil)
 	case lobby:
 		return toLobby(t, m)
+	case carriedOut:
+		t.under--
+		return t.handle(m.msg)
 	case failed:
 		if t.agent != "" {
 			return []string{string(m)}, nil
@@ -268,7 +273,7 @@ func toLobby(t *talk, m lobby) ([]string, work) {
 		return append(m, lines...), more
 	}
 	t.leave()
-	return m, t.enterLobby
+	return m, during(t, t.enterLobby)
 }
 
 // unbegunPatience is how long a message whose answer is there waits for its turn to be told.

@@ -136,6 +136,7 @@ func plainly(ctx context.Context, c *client.Client, o Options) (*talk, error) {
 	t.chat.goes(func() { t.chat.halts.Watch(t.chat.ctx) })
 	t.chat.approvals()
 	l.loop(ctx)
+	strandTyped(t)
 	if !l.scripted {
 		l.afterwards(ctx)
 	}
@@ -178,6 +179,9 @@ func (l *lineMode) loop(ctx context.Context) {
 	l.do(l.t.start)
 	source := l.lines
 	for !l.t.over && l.out.err == nil {
+		for lines, more, ok := onward(l.t); ok; lines, more, ok = onward(l.t) {
+			l.show(lines, more)
+		}
 		sent := slices.ContainsFunc(l.t.queued, func(m message) bool { return m.agent != "" })
 		busy := l.t.shown.turn != "" || sent || l.working > 0
 		if l.ending && !busy {

@@ -24,7 +24,22 @@ func (t *talk) submit(text string, steer bool) (lines []string, more work) {
 	switch {
 	case strings.TrimSpace(text) == "":
 		return nil, nil
-	case strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//"):
+	case !waits(t, text):
+		return carryOut(t, text, steer)
+	case t.o.Plain: // it is said, as it is not drawn
+		lines = []string{t.look().note(cli.Harmless("queued: "+text, true))}
+	}
+	t.behind = append(t.behind, typedLine{text, steer})
+	return lines, nil
+}
+
+// carryOut carries out a line that waits for nothing.
+func carryOut(t *talk, text string, steer bool) (lines []string, more work) {
+	switch name := commandOf(text); {
+	case name != "" && waitedFor(name):
+		lines, more = t.command(text)
+		return lines, during(t, more)
+	case name != "":
 		return t.command(text)
 	case t.agent == "":
 		return []string{t.look().problem("no agent is talked to: /agent NAME goes to one, /help names the commands")}, nil
@@ -34,8 +49,8 @@ func (t *talk) submit(text string, steer bool) (lines []string, more work) {
 	if err != nil {
 		return []string{t.look().problem(cli.Harmless(err.Error(), true))}, nil
 	}
-	if waits := t.shown.turn != "" || len(queuedFor(t)) > 0; t.o.Plain && waits && !steer {
-		lines = append(lines, t.look().note(cli.Harmless("queued: "+text, true))) // it is said, as it is not drawn
+	if queues := t.shown.turn != "" || len(queuedFor(t)) > 0; t.o.Plain && queues && !steer {
+		lines = append(lines, t.look().note(cli.Harmless("queued: "+text, true)))
 	}
 	t.send(text, steer, attached)
 	return lines, nil
@@ -193,12 +208,15 @@ func (t *talk) answered(q *question, text string) ([]string, work) {
 	}
 	if q.answer != nil {
 		t.question = nil
-		return nil, q.answer(text)
+		if q.about != "" {
+			return nil, q.answer(text)
+		}
+		return nil, during(t, q.answer(text))
 	}
 	switch strings.ToLower(text) {
 	case "y", "yes":
 		t.question = nil
-		return nil, q.yes
+		return nil, during(t, q.yes)
 	case "n", "no", "":
 		return nil, t.drop()
 	}
@@ -217,18 +235,22 @@ func (t *talk) answered(q *question, text string) ([]string, work) {
 func (t *talk) drop() work {
 	t.question = nil
 	if t.agent == "" {
-		return t.enterLobby
+		return during(t, t.enterLobby)
 	}
 	return nil
 }
 
-// interrupt cancels the running turn of the agent that is talked to, or else its first message; false without any.
+// interrupt cancels the running turn of the agent that is talked to, or else its first message, or else takes back what waits for a
+// command; false without any.
 func (t *talk) interrupt() (work, bool) {
 	agent, id := t.agent, t.shown.turn
 	if id != "" {
 		t.shown.phase = "cancelling"
 	} else if waiting := queuedFor(t); agent != "" && len(waiting) > 0 {
 		id = waiting[0].id
+	} else if len(t.behind) > 0 {
+		lines := takeBack(t)
+		return func() any { return lines }, true
 	} else {
 		return nil, false
 	}
