@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/cmd/internal/cli"
@@ -17,7 +19,7 @@ import (
 const (
 	// maxTemplate bounds the system prompt of a fresh agent, in bytes.
 	maxTemplate = 100 << 10
-	// shownSaved is how many saved sessions can be chosen from.
+	// shownSaved is how many saved sessions can be chosen by number.
 	shownSaved = 20
 )
 
@@ -165,7 +167,7 @@ func (t *talk) enterLobby() any {
 	if last == nil && len(list) == 0 {
 		return t.fresh()
 	}
-	return lobbyOf(t, last, list[:min(len(list), shownSaved)], time.Now())
+	return lobbyOf(t, last, list, time.Now())
 }
 
 // lobbyOf is the lobby's question.
@@ -271,21 +273,21 @@ func sorted(keys string) string {
 	return out
 }
 
-// chooseOf asks for one of the saved sessions.
+// chooseOf asks for one of the saved sessions, the newest of which are first.
 func chooseOf(t *talk, list []api.SavedSession, now time.Time) asks {
 	var b strings.Builder
-	for i, s := range list {
+	shown := list[:min(len(list), shownSaved)]
+	for i, s := range shown {
 		fmt.Fprintf(&b, "  %2d) %s\n", i+1, described(s, now))
 	}
+	beyond := len(list) - len(shown)
+	if beyond > 0 {
+		b.WriteString(moreSaved(beyond) + "\n")
+	}
 	b.WriteString("\nnumber or name, q to leave:")
-	return asks{text: b.String(), answer: func(choice string) work {
-		if n, err := strconv.Atoi(choice); err == nil && n >= 1 && n <= len(list) {
-			choice = list[n-1].Name
-		}
-		for _, s := range list {
-			if s.Name == choice {
-				return t.toSaved(s.Name)
-			}
+	return asks{text: b.String(), listed: len(shown), beyond: beyond, answer: func(choice string) work {
+		if name := chosenOf(list, choice); name != "" {
+			return t.toSaved(name)
 		}
 		if choice == "q" {
 			return func() any { return ended(nil) }
@@ -298,6 +300,53 @@ func chooseOf(t *talk, list []api.SavedSession, now time.Time) asks {
 			return again
 		}
 	}}
+}
+
+// chosenOf is the session that a number of the list or a name chooses; "" for none.
+func chosenOf(list []api.SavedSession, choice string) string {
+	if n, err := strconv.Atoi(choice); err == nil && n >= 1 && n <= min(len(list), shownSaved) {
+		return list[n-1].Name
+	}
+	for _, s := range list {
+		if s.Name == choice {
+			return choice
+		}
+	}
+	return ""
+}
+
+func moreSaved(n int) string { return fmt.Sprintf("   … %d more: type a name", n) }
+
+// lines are a question as it is drawn in at most so many rows, if it can be: of the lobby its options remain, and of a list of sessions the newest.
+func (q *question) lines(most, width int) []string {
+	lines := strings.Split(q.text, "\n")
+	if q.keys == "" && q.listed == 0 {
+		return lines
+	}
+	for i := range lines {
+		lines[i] = ansi.Truncate(lines[i], width, "…")
+	}
+	if len(lines) <= most {
+		return lines
+	}
+	lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+	switch {
+	case len(lines) <= most:
+		return lines
+	case q.listed == 0:
+		return lines[1:] // without the title
+	}
+	end := len(lines) - 1
+	ask := lines[end]
+	if q.beyond > 0 {
+		end--
+	}
+	begin := end - q.listed
+	shown := min(q.listed, max(1, most-begin-2))
+	if more := q.listed - shown + q.beyond; more > 0 {
+		return append(lines[:begin+shown], ansi.Truncate(moreSaved(more), width, "…"), ask)
+	}
+	return append(lines[:begin+shown], ask)
 }
 
 // described is a session in a few words.

@@ -382,7 +382,7 @@ func (m *model) draw() tea.View {
 	for _, text := range waitingTexts(m.t) {
 		above = append(above, m.t.look().style(dim, ansi.Truncate("  queued: "+cli.Harmless(text, true), m.width, "…")))
 	}
-	above = append(above, m.asked()...)
+	above = append(above, m.asked(most)...)
 	above = above[max(0, len(above)-most):]
 	prompt := m.prompt()
 	for i := range input {
@@ -405,10 +405,10 @@ func (m *model) draw() tea.View {
 	return v
 }
 
-// asked is what the person is asked.
-func (m *model) asked() []string {
+// asked is what the person is asked, in at most so many rows, if it can be.
+func (m *model) asked(most int) []string {
 	if q := m.t.question; q != nil {
-		return strings.Split(q.text, "\n")
+		return q.lines(most, m.width)
 	}
 	return m.offering()
 }

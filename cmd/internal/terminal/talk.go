@@ -61,6 +61,8 @@ type question struct {
 	yes    work      // of a question that y answers; nil for one that takes a line
 	answer answering // of one that takes a line
 	keys   string    // keys each of which answers it alone, in the lobby; any other line waits. "" for lines
+	listed int       // how many sessions its text lists: on a low screen the first of them are shown
+	beyond int       // how many sessions more there are, which are chosen by name
 	about  string    // the request that a line is the reason of a denial of; "" for none
 	passes bool      // a line that is neither yes nor no is what it is without the question
 }
