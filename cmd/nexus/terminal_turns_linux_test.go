@@ -144,6 +144,37 @@ func TestTheTokensOfACrash(t *testing.T) {
 	p.sees("tokens in, ")
 }
 
+// After a kill of the server each message that is lost is named, but for the one whose turn ran, which is shown.
+func TestTheCrashOfAMessageThatWaited(t *testing.T) {
+	t.Parallel()
+	s := newLive(t, nil)
+	s.call("/", "create_agent", `{"agent_id":"a","preset":"trusted","cwd":"`+s.cwd+`"}`)
+	p := atTerminal(t, s.home, s.cwd, 200, "--agent=a", "--connect="+s.url)
+	p.sees("a · offline")
+	p.types("sleep 600\r")
+	p.sees("a · calling sleep")
+	p.types("echo on\r")
+	p.sees("1 queued")
+	other := atTerminal(t, s.home, s.cwd, 200, "--agent=a", "--connect="+s.url)
+	other.sees("a · calling sleep")
+	other.types("echo of the other\r")
+	eventually(t, "they are not at the server", func() (any, error) { return nil, s.waiting("a", 2) })
+	at, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.prepare = func(cmd *exec.Cmd) { cmd.Args[len(cmd.Args)-1] = at.Port() }
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+	s.again()
+	p.sees("! crashed: the server ended before", "! echo on: Execution failed: the server ended before", "! crashed: a message of somebody else: the server ended before")
+	p.types("echo further\r")
+	p.sees("\nfurther\n")
+	if text := p.text(); strings.Count(text, "the server ended before the turn did") != 3 {
+		t.Errorf("it shows\n%s", text)
+	}
+}
+
 // A crash is told once, also where the process is started again at once as a message waits.
 func TestACrashBeforeAMessage(t *testing.T) {
 	t.Parallel()

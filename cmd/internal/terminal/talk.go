@@ -322,6 +322,9 @@ func (t *talk) happened(m happened) (lines []string, more work) {
 		}
 	case protocol.TurnEnd:
 		t.chat.usage(t.agent)
+		if t.shown.turn == "" && e.Outcome != "completed" && e.Outcome != "cancelled" {
+			return lost(t, e), nil
+		}
 		if t.shown.stop == protocol.StopMaxIterations && e.TurnID == t.shown.turn {
 			more = func() any {
 				return asks{text: "go on? y/n", passes: true, yes: func() any { return resend("Go on.") }}

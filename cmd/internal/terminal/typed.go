@@ -197,6 +197,19 @@ func (m *message) outcome(ctx context.Context) (taken bool, err error) {
 	return taken, err
 }
 
+// lost says that a message has come to nothing before its turn began, as of a server that was killed. Of ours that is said with the answer to
+// what was sent, and by name.
+func lost(t *talk, e protocol.TurnEnd) []string {
+	if slices.ContainsFunc(t.queued, func(m message) bool { return m.id == e.TurnID }) {
+		return nil
+	}
+	text, own := t.own[e.TurnID]
+	if delete(t.own, e.TurnID); !own {
+		text = "a message of somebody else"
+	}
+	return []string{t.look().problem(cli.Harmless(e.Outcome+": "+text+": "+e.Error, true))}
+}
+
 // answered takes the answer to a question.
 func (t *talk) answered(q *question, text string) ([]string, work) {
 	if q.keys != "" && !q.chooses(text) {
