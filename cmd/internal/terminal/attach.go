@@ -14,8 +14,9 @@ import (
 // mention is how a text names a file: as @PATH, also in quotes, or with backslashes before white space.
 var mention = regexp.MustCompile(`(?:^|[\s\p{Z}])@("[^"\n]+"|'[^'\n]+'|(?:\\.|[^\s\p{Z}])+)`)
 
-// attachments are the files that a text mentions, with what is in them; nil for none. What is no file is but a word.
-func attachments(cwd, text string) (*[]protocol.Attachment, error) {
+// attachments are the files that a text mentions, with what is in them; nil for none. What is no file is but a word; missing are those words that
+// look like a path.
+func attachments(cwd, text string) (list *[]protocol.Attachment, missing []string, err error) {
 	var paths []string
 	for _, found := range mention.FindAllStringSubmatch(text, -1) {
 		word := found[1]
@@ -26,15 +27,22 @@ func attachments(cwd, text string) (*[]protocol.Attachment, error) {
 		if words, err := shellword.Read(word); err == nil && len(words) == 1 && words[0].Text != word {
 			names = append(names, words[0].Text)
 		}
+		path := ""
 		for _, name := range names {
-			path := resolved(cwd, name)
-			if info, err := os.Stat(path); name != "" && err == nil && info.Mode().IsRegular() {
-				paths = append(paths, path)
+			at := resolved(cwd, name)
+			if info, err := os.Stat(at); name != "" && err == nil && info.Mode().IsRegular() {
+				path = at
 				break
 			}
 		}
+		if name := names[len(names)-1]; path != "" {
+			paths = append(paths, path)
+		} else if strings.ContainsAny(strings.TrimRight(name, "."), "./") || name != word {
+			missing = append(missing, name)
+		}
 	}
-	return attached(paths)
+	list, err = attached(paths)
+	return list, missing, err
 }
 
 // attached are files with what is in them; by their paths alone, those that a request has no room for:

@@ -133,7 +133,7 @@ func TestMentions(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("content"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := attachments(dir, "look at @a.txt, ask @bob and @"+filepath.Join(dir, "a.txt"))
+	got, _, err := attachments(dir, "look at @a.txt, ask @bob and @"+filepath.Join(dir, "a.txt"))
 	if err != nil || got == nil || len(*got) != 2 || *(*got)[0].Text != "content" {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -150,7 +150,7 @@ func TestLargeMentions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := attachments(dir, "@small.png @large.png @other.png")
+	got, _, err := attachments(dir, "@small.png @large.png @other.png")
 	if err != nil || got == nil || len(*got) != 3 {
 		t.Fatalf("%+v, %v", got, err)
 	}

@@ -45,9 +45,12 @@ func carryOut(t *talk, text string, steer bool) (lines []string, more work) {
 		return []string{t.look().problem("no agent is talked to: /agent NAME goes to one, /help names the commands")}, nil
 	}
 	text = strings.TrimPrefix(text, "/")
-	attached, err := attachments(t.o.Cwd, text)
+	attached, missing, err := attachments(t.o.Cwd, text)
 	if err != nil {
 		return []string{t.look().problem(cli.Harmless(err.Error(), true))}, nil
+	}
+	for _, path := range missing {
+		lines = append(lines, t.look().note(cli.Harmless("no file "+path+": sent as text", true)))
 	}
 	if queues := t.shown.turn != "" || len(queuedFor(t)) > 0; t.o.Plain && queues && !steer {
 		lines = append(lines, t.look().note(cli.Harmless("queued: "+text, true)))

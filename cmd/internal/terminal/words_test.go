@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"nexus.internal/protocol"
 )
 
@@ -82,7 +84,7 @@ func TestMentionsWithSpaces(t *testing.T) {
 		`see @"a b", please`: "a b", `see @'a b'`: "a b", `@a\ b`: "a b", `@a\ b, @plain.`: "a b", "(@plain)": "", "@plain, @plain!": "plain plain",
 		`@it\'s a "word"`: "it's", "it's @it's": "it's", `@back\slash`: `back\slash`, `@"none" @" @' @`: "", `@"a b" @'a b' @plain`: "a b a b plain",
 	} {
-		list, err := attachments(dir, text)
+		list, _, err := attachments(dir, text)
 		var names []string
 		for _, a := range protocol.Value(list) {
 			names = append(names, protocol.Value(a.Name))
@@ -90,5 +92,29 @@ func TestMentionsWithSpaces(t *testing.T) {
 		if got := strings.Join(names, " "); err != nil || got != want {
 			t.Errorf("%s brings %q, %v; want %q", text, got, err, want)
 		}
+	}
+}
+
+// A word behind @ that looks like a path and is no file is named, as a misspelt one: the message goes without it. One that may be a person's name is not.
+func TestMentionsOfNoFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"see @a.txt, @b.txt and @src/c": "b.txt|src/c", "ask @bob, @bob. and me@example.com": "", `see @"a b" and @a\ c`: "a b|a c", "@~/no-such-file": "~/no-such-file", "@a.txt @...": "",
+	} {
+		_, missing, err := attachments(dir, text)
+		if got := strings.Join(missing, "|"); err != nil || got != want {
+			t.Errorf("%s misses %q, %v; want %q", text, got, err, want)
+		}
+	}
+	m := drawnTalk(t)
+	m.t.o.Cwd = dir
+	m.t.queued = []message{{agent: "a", id: "0", known: make(chan error)}} // so that nothing is sent from here
+	m.input.SetValue("read @b.txt")
+	m.enter(false)
+	if said := ansi.Strip(strings.Join(m.lines, "\n")); !strings.Contains(said, "· no file b.txt: sent as text") || len(m.t.queued) != 2 {
+		t.Errorf("it says %q, and %d messages wait", said, len(m.t.queued))
 	}
 }
