@@ -37,8 +37,10 @@ func TestImpossibleRecords(t *testing.T) {
 		name, want string // "" for a record that can be used
 		lines      []string
 	}{
-		{"a run", "", []string{one, start("a", 0, 1, "run/a"), end("a", "failed", ".plan-0123456789abcdef-1", "run/a"), `{"type":"plan_end","status":"failed"}`,
-			`{"type":"plan_again","tasks":["a"]}`, start("a", 15, 2, "run/a/2"), end("a", "success", "worker-1", "run/a/2"), `{"type":"plan_end","status":"completed"}`}},
+		{"a run", "", []string{
+			one, start("a", 0, 1, "run/a"), end("a", "failed", ".plan-0123456789abcdef-1", "run/a"), `{"type":"plan_end","status":"failed"}`,
+			`{"type":"plan_again","tasks":["a"]}`, start("a", 15, 2, "run/a/2"), end("a", "success", "worker-1", "run/a/2"), `{"type":"plan_end","status":"completed"}`,
+		}},
 		{"of an earlier version", "", append([]string{earlier, start("x", 3, 1, "run/x")}, met[:99]...)},
 		{"a task that needs itself", "circle", []string{planned(task("a", "a"))}},
 		{"a task that needs nothing that there is", `there is no task "b"`, []string{planned(task("a", "b"))}},

@@ -1,7 +1,8 @@
 // Package sessionlog logs the sessions of a server's agents in a directory, beside the sessions
 // themselves: what was said, called and answered outlasts an agent that is destroyed. There is
 // a database (SQLite, logs.db) with an index of all words, and for each session a folder with
-// session.md, for people (what others said is quoted there, so that it looks like no other entry), and, if asked for, events.jsonl, every event as the agent wrote it.
+// session.md, for people, and, if asked for, events.jsonl, every event as the agent wrote it. In session.md
+// what others said is quoted, so that none of it looks like another entry.
 //
 //	archive, err := sessionlog.Create(dir)            // the server, alone
 //	recorder, err := sessionlog.NewRecorder(archive, sessionlog.Options{…})
