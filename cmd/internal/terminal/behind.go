@@ -14,6 +14,9 @@ type typedLine struct {
 	steer bool
 }
 
+// maxBehind is how many lines wait at most.
+const maxBehind = 256
+
 // carriedOut has what came of work for which lines wait.
 type carriedOut struct{ msg any }
 

@@ -26,6 +26,8 @@ func (t *talk) submit(text string, steer bool) (lines []string, more work) {
 		return nil, nil
 	case !waits(t, text):
 		return carryOut(t, text, steer)
+	case len(t.behind) >= maxBehind:
+		return []string{t.look().problem("too many lines wait for a command: not taken: " + cli.Harmless(text, true))}, nil
 	case t.o.Plain: // it is said, as it is not drawn
 		lines = []string{t.look().note(cli.Harmless("queued: "+text, true))}
 	}

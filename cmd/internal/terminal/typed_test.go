@@ -57,6 +57,21 @@ func TestTheEndOfTheServer(t *testing.T) {
 	}
 }
 
+// The lines that wait for a command are bounded, and the one that there is no room for is named.
+func TestLinesBehindACommandAreBounded(t *testing.T) {
+	m := drawnTalk(t)
+	m.t.under = 1 // a command is under way
+	for range maxBehind {
+		if lines, more := m.t.submit("x", false); len(lines) > 0 || more != nil {
+			t.Fatalf("a line that waits: %q", lines)
+		}
+	}
+	lines, more := m.t.submit("one too many", false)
+	if said := ansi.Strip(strings.Join(lines, " ")); more != nil || !strings.Contains(said, "too many lines wait for a command: not taken: one too many") {
+		t.Errorf("said: %q", said)
+	}
+}
+
 // Text whose keys come together is taken and drawn once, behind the key that it follows and before the one that
 // comes next; each character costs the length of all of them otherwise.
 func TestKeysThatComeTogether(t *testing.T) {
