@@ -17,6 +17,15 @@ func (s *live) halted(t *testing.T, meanwhile func()) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.cmd.Process.Signal(syscall.SIGCONT) }()
+	eventually(t, "the server does not stand still", func() (any, error) { // on a busy machine a thread may go on for a moment
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", s.cmd.Process.Pid))
+		for _, thread := range threads {
+			if stat, err := os.ReadFile(thread); err == nil && !strings.Contains(string(stat), ") T ") {
+				return nil, errors.New(string(stat))
+			}
+		}
+		return nil, nil
+	})
 	meanwhile()
 }
 
