@@ -33,11 +33,17 @@ const readAgainEvery = 20 * time.Millisecond
 // Read reads a key of a bucket, as a machine that keeps the bucket knows it: that may be a moment behind. Just after the bucket was made, or while those machines start,
 // none answers: it waits for one then, as long as ctx lasts.
 func Read(ctx context.Context, bucket jetstream.KeyValue, key string) (jetstream.KeyValueEntry, error) {
-	for {
+	for none := error(nil); ; {
 		entry, err := bucket.Get(ctx, key)
-		if !errors.Is(err, nats.ErrNoResponders) || ratelimit.Sleep(ctx, readAgainEvery) != nil {
-			return entry, err
+		switch {
+		case errors.Is(err, nats.ErrNoResponders):
+			if none = err; ratelimit.Sleep(ctx, readAgainEvery) == nil {
+				continue
+			}
+		case err != nil && ctx.Err() != nil && none != nil: // it ended as it was asked once more
+			err = none
 		}
+		return entry, err
 	}
 }
 

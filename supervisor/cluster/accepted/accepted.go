@@ -103,8 +103,8 @@ func (b *Bucket) Take(ctx context.Context, agent string, epoch uint64, fresh boo
 		if !errors.Is(err, ErrFenced) && !errors.Is(err, jetstream.ErrNoStreamResponse) {
 			return nil, nil, fmt.Errorf("take the accepted prompts of %s: %w", agent, err)
 		}
-		if err := ratelimit.Sleep(ctx, retryEvery); err != nil {
-			return nil, nil, fmt.Errorf("take the accepted prompts of %s: %w", agent, err)
+		if ended := ratelimit.Sleep(ctx, retryEvery); ended != nil {
+			return nil, nil, fmt.Errorf("take the accepted prompts of %s: %w: %w", agent, ended, err)
 		}
 	}
 }

@@ -188,7 +188,7 @@ func (l *lists) of(ctx context.Context, name string, fresh bool) (list *accepted
 	if bucket == nil {
 		return nil, nil, errNoLists
 	}
-	if list, before, err = bucket.Take(ctx, name, claim.Epoch, fresh); err != nil && (ctx.Err() == nil || errors.Is(err, nats.ErrNoResponders)) {
+	if list, before, err = bucket.Take(ctx, name, claim.Epoch, fresh); err != nil && (ctx.Err() == nil || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse)) {
 		l.bucket.CompareAndSwap(bucket, nil) // it may be there no more
 	}
 	return list, before, l.later.Note(err)
