@@ -11,20 +11,8 @@ import (
 
 	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/plan"
+	"nexus.internal/protocol/safefile/safefiletest"
 )
-
-// ending is a context that ends when it is asked for the time after the last one.
-type ending struct {
-	context.Context
-	asked, last int
-}
-
-func (e *ending) Err() error {
-	if e.asked++; e.asked > e.last {
-		return context.Canceled
-	}
-	return nil
-}
 
 // Whoever brings a record and is interrupted ends at once, wherever it is within the file, and leaves nothing half.
 func TestBringEnds(t *testing.T) {
@@ -39,7 +27,7 @@ func TestBringEnds(t *testing.T) {
 	r := plan.NewRunner(plan.Options{Dir: to})
 	ended := 0
 	for last := 0; ; last += 5 {
-		ctx := &ending{Context: context.Background(), last: last}
+		ctx := &safefiletest.Ending{Context: context.Background(), Last: last}
 		all, err := r.Bring(ctx, from, false)
 		if err == nil {
 			if len(all) != 1 || all[0].Outcome != agents.BringCame {
@@ -47,8 +35,8 @@ func TestBringEnds(t *testing.T) {
 			}
 			break
 		}
-		if ended++; !errors.Is(err, context.Canceled) || ctx.asked > last+8 || len(all) > 0 {
-			t.Fatalf("after %d: %+v, %v, and it went on for %d", last, all, err, ctx.asked-last)
+		if ended++; !errors.Is(err, context.Canceled) || ctx.Asked > last+8 || len(all) > 0 {
+			t.Fatalf("after %d: %+v, %v, and it went on for %d", last, all, err, ctx.Asked-last)
 		}
 		if left, err := os.ReadDir(to); err != nil || len(left) > 0 {
 			t.Fatalf("after %d there is %v, %v", last, left, err)

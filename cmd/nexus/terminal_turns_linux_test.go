@@ -144,9 +144,9 @@ func TestTheTokensOfACrash(t *testing.T) {
 	p.sees("tokens in, ")
 }
 
-// After a kill of the server each message that is lost is named, but for the one whose turn ran, which is shown.
-func TestTheCrashOfAMessageThatWaited(t *testing.T) {
-	t.Parallel()
+// asleepWithAMessage is a talk with an agent that sleeps, behind which a message waits.
+func asleepWithAMessage(t *testing.T) (*live, *person) {
+	t.Helper()
 	s := newLive(t, nil)
 	s.call("/", "create_agent", `{"agent_id":"a","preset":"trusted","cwd":"`+s.cwd+`"}`)
 	p := atTerminal(t, s.home, s.cwd, 200, "--agent=a", "--connect="+s.url)
@@ -155,6 +155,13 @@ func TestTheCrashOfAMessageThatWaited(t *testing.T) {
 	p.sees("a · calling sleep")
 	p.types("echo on\r")
 	p.sees("1 queued")
+	return s, p
+}
+
+// After a kill of the server each message that is lost is named, but for the one whose turn ran, which is shown.
+func TestTheCrashOfAMessageThatWaited(t *testing.T) {
+	t.Parallel()
+	s, p := asleepWithAMessage(t)
 	other := atTerminal(t, s.home, s.cwd, 200, "--agent=a", "--connect="+s.url)
 	other.sees("a · calling sleep")
 	other.types("echo of the other\r")
@@ -178,14 +185,7 @@ func TestTheCrashOfAMessageThatWaited(t *testing.T) {
 // A crash is told once, also where the process is started again at once as a message waits.
 func TestACrashBeforeAMessage(t *testing.T) {
 	t.Parallel()
-	s := newLive(t, nil)
-	s.call("/", "create_agent", `{"agent_id":"a","preset":"trusted","cwd":"`+s.cwd+`"}`)
-	p := atTerminal(t, s.home, s.cwd, 200, "--agent=a", "--connect="+s.url)
-	p.sees("a · offline")
-	p.types("sleep 600\r")
-	p.sees("a · calling sleep")
-	p.types("echo on\r")
-	p.sees("1 queued")
+	s, p := asleepWithAMessage(t)
 	if err := syscall.Kill(s.pid("a"), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

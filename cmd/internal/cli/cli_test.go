@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -670,10 +669,7 @@ func TestCall(t *testing.T) {
 // What the server suggests in its own words is told in verbs and flags, but to who calls a
 // method by its name.
 func TestSuggestionsNameVerbs(t *testing.T) {
-	plan := filepath.Join(t.TempDir(), "plan.json")
-	if err := os.WriteFile(plan, []byte(`{"tasks":[{"id":"a","type":"testing","description":"x"}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	plan := planFile(t)
 	for _, test := range []struct {
 		said string
 		args []string

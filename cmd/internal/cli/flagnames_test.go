@@ -13,12 +13,19 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// An error about a parameter names the flags by which it was given; what somebody gave stays as it is.
-func TestErrorsNameFlags(t *testing.T) {
+// planFile is a file with a plan of one task.
+func planFile(t *testing.T) string {
+	t.Helper()
 	plan := filepath.Join(t.TempDir(), "plan.json")
 	if err := os.WriteFile(plan, []byte(`{"tasks":[{"id":"a","type":"testing","description":"x"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return plan
+}
+
+// An error about a parameter names the flags by which it was given; what somebody gave stays as it is.
+func TestErrorsNameFlags(t *testing.T) {
+	plan := planFile(t)
 	for _, test := range []struct {
 		said string
 		args []string
