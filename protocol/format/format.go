@@ -21,7 +21,7 @@ var (
 	Claim      = Kind{"a claim on an agent", 1}
 	ToldClaim  = Kind{"a claim that a machine tells of", 1}
 	Beat       = Kind{"what a machine says of itself", 1}
-	Mirror     = Kind{"a message of the mirror", 1}
+	Mirror     = Kind{"a message of the mirror", 2}
 	About      = Kind{"what a machine says of an agent", 1}
 	Held       = Kind{"the holder of a name", 1}
 	Connection = Kind{"a connection between machines", 1}

@@ -57,6 +57,8 @@ type Machine struct {
 	Shared []string `json:"shared,omitempty"`
 	// Adopts says that it knows of an agent that it takes over also what was accepted since the files were shipped (package accepted).
 	Adopts bool `json:"adopts,omitzero"`
+	// Objects says that it reads what was shipped of an agent's files to the object store (package mirror).
+	Objects bool `json:"objects,omitzero"`
 	// Twins are the machines that two servers are, as it hears.
 	Twins []string `json:"twins,omitempty"`
 	// Claims is how many agents it has, by what the machines agreed on, as it is known here.
@@ -152,7 +154,7 @@ func (n *Node) self(state State) Machine {
 	n.mu.Unlock()
 	return Machine{
 		Name: n.o.Machine, Process: n.process, Labels: kept.over(n.o.Labels), Version: n.o.Version, Load: load, State: state, Draining: kept.Draining, Shared: n.o.Shared,
-		Adopts: true, Twins: Twins(n), Heard: time.Now(),
+		Adopts: true, Objects: true, Twins: Twins(n), Heard: time.Now(),
 	}
 }
 

@@ -38,7 +38,7 @@ func TestRecordedMessage(t *testing.T) {
 	if again, err := m.encode(pieces); err != nil || !bytes.Equal(again, data) {
 		t.Errorf("it is written as %q, %v; if that is meant, it is another format", again, err)
 	}
-	if _, _, err := decode(newer(t)); !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), "has format 2, and this program reads 1: upgrade it") {
+	if _, _, err := decode(newer(t)); !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), "has format 3, and this program reads 2: upgrade it") {
 		t.Errorf("of a later format: %v", err)
 	}
 	if _, _, err := decode(bytes.Replace(data, []byte(`"epoch"`), []byte(`"later":{},"epoch"`), 1)); err != nil {
@@ -49,7 +49,7 @@ func TestRecordedMessage(t *testing.T) {
 // newer is a message of a later format.
 func newer(t *testing.T) []byte {
 	t.Helper()
-	return bytes.Replace(recorded(t), []byte(`"format":1`), []byte(`"format":2`), 1)
+	return bytes.Replace(recorded(t), []byte(`"format":1`), []byte(`"format":3`), 1)
 }
 
 // What a later program has shipped stays as it is, whatever earlier ones do: its owner before, and one that takes the agent over.

@@ -28,7 +28,12 @@ type message struct {
 	About jsontext.Value `json:"about,omitempty"`
 	// Log is how far the agent's log is shipped with this message.
 	Log extent `json:"log,omitzero"`
+	// Objects says that this message, or one before it, may name objects that are there.
+	Objects bool `json:"objects,omitzero"`
 }
+
+// earlier is the format of messages without objects, which earlier programs read.
+const earlier = 1
 
 // extent is how far a log goes: its last file, and how many bytes that has. The zero value is that of none.
 type extent struct {
@@ -46,10 +51,16 @@ type change struct {
 	Patch bool  `json:"patch,omitzero"`
 	// Gone says that the file is no more.
 	Gone bool `json:"gone,omitzero"`
+	// Object is the name of the object that has the bytes, which do not follow the line then, and SHA256 their sum in hexadecimal digits. It is "" if they do. From format 2 on.
+	Object string `json:"object,omitzero"`
+	SHA256 string `json:"sha256,omitzero"`
 }
 
 func (m message) encode(pieces [][]byte) ([]byte, error) {
-	m.Format = format.Mirror.Reads
+	m.Format = earlier
+	if m.Objects {
+		m.Format = format.Mirror.Reads
+	}
 	line, err := json.Marshal(m)
 	if err != nil {
 		return nil, err
@@ -57,7 +68,7 @@ func (m message) encode(pieces [][]byte) ([]byte, error) {
 	return slices.Concat(append([][]byte{line, {'\n'}}, pieces...)...), nil
 }
 
-// decode takes a message apart: pieces are those of its changes.
+// decode takes a message apart: pieces are those of its changes, empty where an object has the bytes.
 func decode(data []byte) (m message, pieces [][]byte, err error) {
 	line, rest, ok := bytes.Cut(data, []byte{'\n'})
 	if !ok {
@@ -67,11 +78,15 @@ func decode(data []byte) (m message, pieces [][]byte, err error) {
 		return m, nil, fmt.Errorf("%w: %w", err, ErrUnreadable)
 	}
 	for _, c := range m.Changes {
-		if c.Size < 0 || c.Size > len(rest) || c.At < 0 {
+		follow := c.Size
+		if c.Object != "" {
+			follow = 0
+		}
+		if c.Size < 0 || follow > len(rest) || c.At < 0 || c.Object != "" && (c.Size > maxObject || c.Patch) {
 			return m, nil, fmt.Errorf("a message of the mirror is damaged at %q: %w", c.Path, ErrUnreadable)
 		}
-		pieces = append(pieces, rest[:c.Size])
-		rest = rest[c.Size:]
+		pieces = append(pieces, rest[:follow])
+		rest = rest[follow:]
 	}
 	return m, pieces, nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -62,34 +61,42 @@ var full = []jetstream.ErrorCode{10077, 10002, 10023, 10047}
 type Stream struct {
 	js       jetstream.JetStream
 	stream   jetstream.Stream
+	bucket   *bucket
 	subjects string // but for the agent
 }
 
-// Open opens the stream of a cluster, and makes it if there is none: on so many machines, 1 to 5, or on one if NATS has one
-// server alone. It waits for a majority of them. Together, the files have at most so many bytes there; 0 is no bound but the disks.
+// Open opens the stream of a cluster, and its object store, and makes them if there are none: on so many machines, 1 to 5, or on one if NATS has one
+// server alone. It waits for a majority of them. Together, the files have at most so many bytes in each of both; 0 is no bound but the disks.
 func Open(ctx context.Context, js jetstream.JetStream, cluster string, replicas int, bytes int64) (*Stream, error) {
-	s := &Stream{js: js, subjects: "nexus." + cluster + ".files."}
-	wanted := jetstream.StreamConfig{
+	s := &Stream{js: js, bucket: newBucket(cluster, replicas, bytes), subjects: "nexus." + cluster + ".files."}
+	var err error
+	s.stream, err = create(ctx, js, jetstream.StreamConfig{
 		Name: "nexus_" + cluster + "_files", Description: "the files of agents", Subjects: []string{s.subjects + "*"}, Replicas: replicas,
 		Storage: jetstream.FileStorage, MaxBytes: cmp.Or(bytes, -1), Discard: jetstream.DiscardNew, // the older ones are needed
 		MaxMsgSize: 2*chunk + maxAbout, // no AllowDirect: the last message is asked of a machine that may lag behind
-	}
-	err := retry(ctx, func(ctx context.Context) (err error) {
-		s.stream, err = js.CreateOrUpdateStream(ctx, wanted)
-		if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.ErrorCode == noReplicas {
-			wanted.Replicas = 1
-			s.stream, err = js.CreateOrUpdateStream(ctx, wanted)
-		}
-		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the stream of files: %w", err)
 	}
+	_, _, _ = s.bucket.open(ctx, js, bucketPatience) // without it all goes into the stream
 	return s, nil
 }
 
+// create makes a stream as wanted, or changes it. It waits for a majority. A NATS of one server keeps it once.
+func create(ctx context.Context, js jetstream.JetStream, wanted jetstream.StreamConfig) (stream jetstream.Stream, err error) {
+	err = retry(ctx, func(ctx context.Context) (err error) {
+		stream, err = js.CreateOrUpdateStream(ctx, wanted)
+		if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.ErrorCode == noReplicas {
+			wanted.Replicas = 1
+			stream, err = js.CreateOrUpdateStream(ctx, wanted)
+		}
+		return err
+	})
+	return stream, err
+}
+
 func (s *Stream) subject(agent string) string {
-	return s.subjects + base64.RawURLEncoding.EncodeToString([]byte(agent))
+	return s.subjects + encoded(agent)
 }
 
 // Last is the epoch of the owner that wrote of an agent last, and what it said about it. It is 0 if none did.
@@ -156,6 +163,9 @@ type Mirror struct {
 	shipped map[string]shipped
 	whole   bool  // the files were shipped whole by us
 	sent    int64 // bytes since they were
+	held    held  // what the messages name
+	names   bool  // the messages before Take name objects, which held does not know yet
+	objects bool  // what is large goes to the object store
 	about   jsontext.Value
 	log     extent // of what the others have
 	all     bool   // the next Sync compares all
@@ -192,7 +202,7 @@ func (m *Mirror) take(ctx context.Context) error {
 	if last.Epoch > m.o.Epoch {
 		return ErrFenced
 	}
-	m.last, m.before, m.about, m.log = sequence, last.Epoch, last.About, last.Log
+	m.last, m.before, m.about, m.log, m.names = sequence, last.Epoch, last.About, last.Log, last.Objects
 	if err := m.publish(ctx, message{}); err != nil {
 		return err
 	}
@@ -221,6 +231,13 @@ func (m *Mirror) About(about jsontext.Value) error {
 	return nil
 }
 
+// UseObjects says whether what is large goes to the object store from now on, which earlier versions do not read. It does not before.
+func (m *Mirror) UseObjects(use bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.objects = use
+}
+
 // Compare has the next Sync compare all that growing files have: something was written over.
 func (m *Mirror) Compare() {
 	m.mu.Lock()
@@ -230,8 +247,13 @@ func (m *Mirror) Compare() {
 
 // retry asks until there is an answer that is none of a majority that is missing, or ctx ends.
 func retry(ctx context.Context, ask func(context.Context) error) error {
+	return retryFor(ctx, firstPatience, ask)
+}
+
+// retryFor is retry with another patience for each of the firstTries.
+func retryFor(ctx context.Context, first time.Duration, ask func(context.Context) error) error {
 	for try := 0; ; try++ {
-		wait := firstPatience
+		wait := first
 		if try >= firstTries {
 			wait = patience
 		}
@@ -253,6 +275,7 @@ func retry(ctx context.Context, ask func(context.Context) error) error {
 func (m *Mirror) publish(ctx context.Context, msg message, pieces ...[]byte) error {
 	m.number++
 	msg.Epoch, msg.Number, msg.Writer, msg.About, msg.Log = m.o.Epoch, m.number, m.writer, m.about, m.log
+	msg.Objects = m.names || len(m.held.named) > 0
 	data, err := msg.encode(pieces)
 	if err != nil {
 		return err
@@ -264,8 +287,8 @@ func (m *Mirror) publish(ctx context.Context, msg message, pieces ...[]byte) err
 			return nil
 		}
 		refused, is := errors.AsType[*jetstream.APIError](err)
-		if is && slices.Contains(full, refused.ErrorCode) {
-			return fmt.Errorf("%w: %w", ErrFull, err)
+		if err := known(err); errors.Is(err, ErrFull) {
+			return err
 		}
 		if !is || refused.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequence && refused.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequenceConstant {
 			return err
@@ -283,6 +306,17 @@ func (m *Mirror) publish(ctx context.Context, msg message, pieces ...[]byte) err
 		}
 		return nil // the answer to an earlier try was lost
 	})
+	if err == nil {
+		m.held.take(msg)
+	}
+	return err
+}
+
+// known is an error of NATS, which is ErrFull if there is no room.
+func known(err error) error {
+	if refused, is := errors.AsType[*jetstream.APIError](err); is && slices.Contains(full, refused.ErrorCode) {
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	}
 	return err
 }
 
@@ -299,8 +333,13 @@ func (m *Mirror) Remove(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.about, m.log = nil, extent{}
-	err := m.publish(ctx, message{}) // a later owner's stays
-	if errors.Is(err, ErrFull) {     // what is removed makes room for it
+	err := m.knowObjects(ctx)
+	gone := m.held.named
+	m.held = held{}
+	if err == nil {
+		err = m.publish(ctx, message{}) // a later owner's stays
+	}
+	if errors.Is(err, ErrFull) { // what is removed makes room for it
 		if err = m.purge(ctx); err == nil {
 			err = m.publish(ctx, message{})
 		}
@@ -309,9 +348,15 @@ func (m *Mirror) Remove(ctx context.Context) error {
 		err = m.purge(ctx)
 	}
 	if err != nil {
+		m.held.named = gone
 		return fmt.Errorf("mirror %s: %w", m.o.Agent, err)
 	}
 	m.shipped, m.whole = map[string]shipped{}, false
+	for name := range gone {
+		if m.s.remove(ctx, name) != nil { // it is swept
+			break
+		}
+	}
 	return nil
 }
 

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -36,7 +38,7 @@ func (m *Mirror) restore(ctx context.Context, clear func() error) error {
 	}
 	defer func() { _ = scratch.Remove() }() // the next one sweeps it
 	l := &layout{m: m, dir: scratch.Path()}
-	if err := m.read(ctx, l.take); err != nil {
+	if err := l.read(ctx); err != nil {
 		return err
 	}
 	if !l.complete {
@@ -50,7 +52,12 @@ func (m *Mirror) restore(ctx context.Context, clear func() error) error {
 			return err
 		}
 	}
-	return l.place()
+	if err := l.place(); err != nil {
+		return err
+	}
+	m.names, m.held = false, l.held
+	m.held.take(message{Number: 1}) // Take's
+	return nil
 }
 
 // read gives all messages that came before Take's. Each is asked for: what a consumer misses of a stream of which something has just been
@@ -91,13 +98,26 @@ type layout struct {
 	last    message // without its changes
 	// complete says that there are whole ones.
 	complete bool
+	held     held
+	// missing are the files of which an object was not found, below dir: it may have been removed since, with the messages before a later one that ships the files whole.
+	missing map[string]change
+}
+
+// read lays out what all messages say that came before Take's.
+func (l *layout) read(ctx context.Context) error {
+	return l.m.read(ctx, func(head message, pieces [][]byte) error { return l.take(ctx, head, pieces) })
 }
 
 // errMissing says that the machine that was asked lacks a message that was shipped. Another one may have it, which is asked once it leads the others.
 var errMissing = errors.New("a message of the mirror is missing")
 
-// check sees that the log goes as far as the last message said when the agent was taken; one that begins to ship files whole says how far those of before went.
+// check sees that all objects were there, and that the log goes as far as the last message said when the agent was taken; one that begins to ship files whole says how far those of before went.
 func (l *layout) check() error {
+	for path, c := range l.missing {
+		if in(wholeDir, path) {
+			return fmt.Errorf("%w: %d bytes at %d of %s", errNoObject, c.Size, c.At, c.Path)
+		}
+	}
 	said := l.m.log
 	if said == (extent{}) {
 		return nil
@@ -115,7 +135,7 @@ func (l *layout) check() error {
 const wholeDir, comingDir = "whole", "coming"
 
 // take takes the next message. Epochs only grow: one of an earlier owner behind one of a later shows that two machines wrote.
-func (l *layout) take(head message, pieces [][]byte) error {
+func (l *layout) take(ctx context.Context, head message, pieces [][]byte) error {
 	if head.Epoch < l.last.Epoch {
 		return fmt.Errorf("a message of the owner with the epoch %d stands behind one of %d: %w", head.Epoch, l.last.Epoch, ErrUnreadable)
 	}
@@ -129,7 +149,9 @@ func (l *layout) take(head message, pieces [][]byte) error {
 			return err
 		}
 		l.writing = head.Begins
+		maps.DeleteFunc(l.missing, func(path string, _ change) bool { return in(comingDir, path) })
 	}
+	l.held.take(head)
 	to := wholeDir
 	if l.writing {
 		to = comingDir
@@ -139,7 +161,7 @@ func (l *layout) take(head message, pieces [][]byte) error {
 			return fmt.Errorf("the file %q is none of the agent's", c.Path)
 		}
 		path, top := filepath.Join(l.dir, to, c.Path), filepath.Join(l.dir, to)
-		if err := apply(path, c, pieces[i]); err != nil {
+		if err := l.apply(ctx, filepath.Join(to, c.Path), c, pieces[i]); err != nil {
 			return err
 		}
 		if c.Gone { // directories are not shipped: one without files is none
@@ -154,11 +176,45 @@ func (l *layout) take(head message, pieces [][]byte) error {
 	if err := os.RemoveAll(filepath.Join(l.dir, wholeDir)); err != nil {
 		return err
 	}
+	missing := l.missing
+	l.missing = nil
+	for path, c := range missing {
+		if in(comingDir, path) {
+			l.misses(filepath.Join(wholeDir, c.Path), c)
+		}
+	}
 	err := os.Rename(filepath.Join(l.dir, comingDir), filepath.Join(l.dir, wholeDir))
 	if errors.Is(err, fs.ErrNotExist) { // there were no files
 		return nil
 	}
 	return err
+}
+
+func in(dir, path string) bool { return strings.HasPrefix(path, dir+string(filepath.Separator)) }
+
+// misses notes that an object of a file was not found.
+func (l *layout) misses(path string, c change) {
+	if l.missing == nil {
+		l.missing = map[string]change{}
+	}
+	l.missing[path] = c
+}
+
+// apply makes one change to a file, whose path is below the directory of all.
+func (l *layout) apply(ctx context.Context, path string, c change, piece []byte) error {
+	if c.Gone || c.At == 0 && !c.Patch {
+		delete(l.missing, path)
+	}
+	if c.Object != "" {
+		var err error
+		if piece, err = l.m.s.get(ctx, c); errors.Is(err, errNoObject) {
+			l.misses(path, c)
+			piece = make([]byte, c.Size)
+		} else if err != nil {
+			return err
+		}
+	}
+	return apply(filepath.Join(l.dir, path), c, piece)
 }
 
 // apply makes one change to a file.

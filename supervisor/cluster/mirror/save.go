@@ -20,9 +20,12 @@ func (s *Stream) Save(ctx context.Context, o Options) (err error) {
 	defer func() { err = errors.Join(err, scratch.Remove()) }()
 	m := &Mirror{o: o, s: s, subject: s.subject(o.Agent), fence: math.MaxUint64}
 	l := &layout{m: m, dir: filepath.Clean(scratch.Path())}
-	err = m.read(ctx, l.take)
+	err = l.read(ctx)
 	if err == nil && !l.complete {
 		err = ErrNothing
+	}
+	if err == nil {
+		err = l.check()
 	}
 	if err == nil {
 		err = l.place()

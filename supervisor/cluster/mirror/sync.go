@@ -45,6 +45,9 @@ func (m *Mirror) sync(ctx context.Context) error {
 		}
 		return b.flush(ctx, false)
 	}
+	if err := m.knowObjects(ctx); err != nil {
+		return err
+	}
 	m.shipped, m.whole, m.sent = map[string]shipped{}, false, 0
 	if err := m.publish(ctx, message{Begins: true}); err != nil {
 		return err
@@ -61,7 +64,9 @@ func (m *Mirror) sync(ctx context.Context) error {
 	// What is not removed now is the next time: nobody waits for that while the machines elect one that leads them.
 	ctx, cancel := context.WithTimeout(ctx, purgePatience)
 	defer cancel()
-	_ = m.s.stream.Purge(ctx, jetstream.WithPurgeSubject(m.subject), jetstream.WithPurgeSequence(begins))
+	if m.s.stream.Purge(ctx, jetstream.WithPurgeSubject(m.subject), jetstream.WithPurgeSequence(begins)) == nil {
+		m.clean(ctx)
+	}
 	return nil
 }
 
@@ -121,6 +126,8 @@ type batch struct {
 	changes []change
 	pieces  [][]byte
 	size    int
+	put     int                // bytes that went to the object store
+	inline  bool               // nothing goes there any more
 	after   map[string]shipped // what the others have then
 	gone    []string
 }
@@ -187,7 +194,11 @@ func (b *batch) file(ctx context.Context, of found) error {
 func (b *batch) rest(ctx context.Context, f *os.File, path string, at int64, now shipped) error {
 	for first := at == 0; first || at < now.size; first = false {
 		begins := at - at%blockBytes // the sum of that block is another one now
-		piece := make([]byte, min(now.size-begins, chunk))
+		most := int64(chunk)
+		if b.m.objects && !b.inline && now.size-at >= leastObject {
+			most = maxObject + at - begins
+		}
+		piece := make([]byte, min(now.size-begins, most))
 		n, err := f.ReadAt(piece, begins)
 		if err != nil && err != io.EOF {
 			return err
@@ -198,18 +209,44 @@ func (b *batch) rest(ctx context.Context, f *os.File, path string, at int64, now
 		if piece = piece[:n]; begins+int64(n) < at {
 			break
 		}
-		now.sums = sums(now.sums[:begins/blockBytes], piece)
-		piece = piece[at-begins:]
+		c, err := b.change(ctx, path, at, piece[at-begins:])
+		if errors.Is(err, errNoObjects) {
+			b.inline = true
+			continue // a file that is to be an object is not empty
+		}
+		if err != nil {
+			return err
+		}
+		now.sums = sums(now.sums[:begins/blockBytes], piece[:at-begins+int64(c.Size)])
+		if piece = piece[at-begins:][:c.Size]; c.Object != "" {
+			piece = nil
+		}
+		at += int64(c.Size)
 		after := now
-		after.size, after.at, after.settled, after.sums = at+int64(len(piece)), time.Time{}, false, slices.Clone(now.sums)
-		b.add(path, change{Path: path, At: at, Size: len(piece)}, piece, after)
-		at += int64(len(piece))
+		after.size, after.at, after.settled, after.sums = at, time.Time{}, false, slices.Clone(now.sums)
+		b.add(path, c, piece, after)
 		if err := b.flushFull(ctx); err != nil {
 			return err
 		}
 	}
 	b.knows(path, now)
 	return nil
+}
+
+// change is that of what a file has at a place, or of its beginning: what is large is an object, perhaps one that is there already. The error is errNoObjects if it cannot be one.
+func (b *batch) change(ctx context.Context, path string, at int64, piece []byte) (change, error) {
+	c := change{Path: path, At: at, Size: len(piece)}
+	if !b.m.objects || b.inline || len(piece) < leastObject {
+		return c, nil
+	}
+	if there, ok := b.m.held.at(path, at); ok && there.Size <= len(piece) && digest(piece[:there.Size]) == there.SHA256 {
+		return there, nil
+	}
+	var err error
+	c.SHA256 = digest(piece)
+	c.Object, err = b.m.s.put(ctx, b.m.o.Agent, b.m.o.Epoch, piece, b.m.held.put)
+	b.put += c.Size
+	return c, err
 }
 
 // patches ships those of the first blocks that have changed of what the others have of a file.
@@ -288,7 +325,7 @@ func (b *batch) flush(ctx context.Context, complete bool) error {
 	for _, path := range b.gone {
 		delete(b.m.shipped, path)
 	}
-	b.m.sent += int64(b.size)
-	*b = batch{m: b.m}
+	b.m.sent += int64(b.size + b.put)
+	*b = batch{m: b.m, inline: b.inline}
 	return nil
 }

@@ -220,9 +220,12 @@ func (l *lists) ours(name string, a *agent) *accepted.List {
 	return list
 }
 
-// adopted reports whether each machine that may take agents over adopts what is on a list: earlier versions do not. One that was not heard of takes none over.
-func (l *lists) adopted() bool {
-	return !slices.ContainsFunc(l.node.Machines(), func(m cluster.Machine) bool { return !m.Adopts && m.State != cluster.Left && !m.Heard.IsZero() })
+// adopted reports whether each machine that may take agents over adopts what is on a list.
+func (l *lists) adopted() bool { return all(l.node, func(m cluster.Machine) bool { return m.Adopts }) }
+
+// all reports whether each machine that may take agents over says something of itself, which those of earlier versions do not. One that was not heard of takes none over.
+func all(node *cluster.Node, says func(cluster.Machine) bool) bool {
+	return !slices.ContainsFunc(node.Machines(), func(m cluster.Machine) bool { return !says(m) && m.State != cluster.Left && !m.Heard.IsZero() })
 }
 
 // take makes the list of an agent whose records are to be opened this machine's, and adopts what its earlier owner had accepted since that shipped the files; if that is gone, it

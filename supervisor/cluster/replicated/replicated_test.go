@@ -518,7 +518,7 @@ func TestLaterFormat(t *testing.T) {
 	farm := clustertest.Start(t, 3)
 	a := start(t, farm[0], t.TempDir(), shared)
 	b := start(t, farm[1], t.TempDir(), shared)
-	later := bytes.Replace(fixtures.Read(t, "cluster/mirror-1.txt"), []byte(`"format":1`), []byte(`"format":2`), 1)
+	later := bytes.Replace(fixtures.Read(t, "cluster/mirror-1.txt"), []byte(`"format":1`), []byte(`"format":3`), 1)
 	for _, agent := range []string{"later-1", "later-2", "later-3", "worker"} {
 		a.claim(agent)
 		r := a.open(agent, true)
@@ -562,7 +562,7 @@ func TestLaterFormat(t *testing.T) {
 			t.Errorf("what was said of %s is asked for again and again", agent)
 		}
 	}
-	want := []string{"a message of the mirror has format 2, and this program reads 1: upgrade it", "what a machine says of an agent has format 2, and this program reads 1: upgrade it"}
+	want := []string{"a message of the mirror has format 3, and this program reads 2: upgrade it", "what a machine says of an agent has format 2, and this program reads 1: upgrade it"}
 	if got := slices.Sorted(slices.Values(b.later.Warnings())); !slices.Equal(got, want) {
 		t.Errorf("warnings: %q", got)
 	}

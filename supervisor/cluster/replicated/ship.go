@@ -17,6 +17,7 @@ import (
 	"nexus.internal/protocol/ratelimit"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/cluster"
 	"nexus.internal/supervisor/cluster/mirror"
 )
 
@@ -140,6 +141,7 @@ func (s *Store) shipFiles(ctx context.Context, name string, a *agent) error {
 		}
 		a.said = of
 	}
+	m.UseObjects(all(s.node, func(m cluster.Machine) bool { return m.Objects }))
 	return m.Sync(ctx)
 }
 
