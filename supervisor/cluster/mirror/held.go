@@ -58,6 +58,16 @@ func (h *held) at(path string, at int64) (change, bool) {
 	return all[i], true
 }
 
+// next is where the first object of a whole file begins behind a place; ok is false if there is none.
+func (h *held) next(path string, at int64) (next int64, ok bool) {
+	for _, c := range h.whole[path] {
+		if c.At > at && (!ok || c.At < next) {
+			next, ok = c.At, true
+		}
+	}
+	return next, ok
+}
+
 // needless are the objects that may be there, and of which no whole file has something.
 func (h *held) needless() []string {
 	needed := map[string]bool{}

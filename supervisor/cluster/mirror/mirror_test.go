@@ -40,6 +40,7 @@ func TestMirror(t *testing.T) {
 		"NumberOfAnotherProcess":         testNumberOfAnotherProcess,
 		"LargeFiles":                     testLargeFiles,
 		"MissingObject":                  testMissingObject,
+		"Sweep":                          testSweep,
 		"NoObjectStore":                  testNoObjectStore,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, machines) })

@@ -53,6 +53,8 @@ type bucket struct {
 	stream jetstream.Stream
 	failed time.Time // when it was tried last, in vain
 	why    error     // then
+	// unnamed are the bytes that were of no object at the last Sweep.
+	unnamed map[string]bool
 }
 
 // newBucket is that of a cluster, which is made when it is opened. AllowDirect is left out, which the library would set: a machine that lags behind would answer

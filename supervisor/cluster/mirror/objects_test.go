@@ -191,6 +191,60 @@ func testMissingObject(t *testing.T, machines []*clustertest.Machine) {
 	same(t, tree(t, last.o.Root), map[string]string{})
 }
 
+// What a killed process leaves in the object store is swept: an object that no message names, and bytes of none.
+func testSweep(t *testing.T, machines []*clustertest.Machine) {
+	root := t.TempDir()
+	m := takeLarge(t, machines[0], 2, root)
+	write(t, root, "worker.jsonl", text("said", 2*chunk))
+	ship(t, m)
+	kept := needed(m)
+	var ofLater string
+	for epoch := range uint64(3) {
+		name, err := m.s.put(within(t), t.Name(), epoch+1, []byte("left behind"), func(string) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if epoch == 2 {
+			ofLater = name
+		}
+	}
+	if _, err := m.s.put(within(t), t.Name()+" of nobody", 1, []byte("left behind"), func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	const half = "half"
+	if _, err := m.s.js.Publish(within(t), "$O."+m.s.bucket.name+".C."+half, []byte("left behind")); err != nil {
+		t.Fatal(err)
+	}
+	chunks := func() map[string]uint64 {
+		info, err := m.s.bucket.stream.Info(within(t), jetstream.WithSubjectFilter("$O."+m.s.bucket.name+".C."+half))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.State.Subjects
+	}
+	for round := range 2 {
+		if got := len(chunks()); got != 1 {
+			t.Errorf("before sweep %d there are %d kinds of bytes", round, got)
+		}
+		err := m.s.Sweep(within(t), func(agent string, names []string) []string {
+			switch agent {
+			case t.Name():
+				return m.Stray(names)
+			case t.Name() + " of nobody":
+				return names
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := slices.Sorted(slices.Values(append(kept, ofLater)))
+	if names := objectsOf(t, m.s, t.Name()); !slices.Equal(names, want) || len(objectsOf(t, m.s, t.Name()+" of nobody")) != 0 || len(chunks()) != 0 {
+		t.Errorf("there are %q, want %q; of nobody %d, and %d kinds of bytes", names, want, len(objectsOf(t, m.s, t.Name()+" of nobody")), len(chunks()))
+	}
+}
+
 // Where objects cannot be written all goes into the stream, as before.
 func testNoObjectStore(t *testing.T, machines []*clustertest.Machine) {
 	root, other := t.TempDir(), t.TempDir()
@@ -255,7 +309,9 @@ func TestObjectNames(t *testing.T) {
 
 // What messages name is known as the messages change it.
 func TestHeld(t *testing.T) {
-	object := func(path string, at int64, name string) change { return change{Path: path, At: at, Size: 1, Object: name} }
+	object := func(path string, at int64, name string) change {
+		return change{Path: path, At: at, Size: 1, Object: name}
+	}
 	var h held
 	for _, m := range []message{
 		{Number: 1}, {Number: 2, Begins: true}, {Number: 3, Changes: []change{object("a", 0, "a0"), object("a", 1, "a1"), object("b", 0, "b0")}, Complete: true},

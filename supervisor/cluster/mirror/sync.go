@@ -197,6 +197,9 @@ func (b *batch) rest(ctx context.Context, f *os.File, path string, at int64, now
 		most := int64(chunk)
 		if b.m.objects && !b.inline && now.size-at >= leastObject {
 			most = maxObject + at - begins
+			if next, ok := b.m.held.next(path, at); ok { // where that may be named again
+				most = min(most, next-begins)
+			}
 		}
 		piece := make([]byte, min(now.size-begins, most))
 		n, err := f.ReadAt(piece, begins)
