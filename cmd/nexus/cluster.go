@@ -56,7 +56,7 @@ func (o *clusterOptions) flags(set *pflag.FlagSet) {
 	set.StringToStringVar(&o.labels, "label", nil, "`NAME=VALUE` that tells what this machine is good for; may be repeated")
 	set.Lookup("label").DefValue = "" // else the help has it, as []
 	set.StringArrayVar(&o.shared, "shared-path", nil, "`DIR` that other machines have at the same place, such as a network's: agents that work in it are taken over by others that say so, too, when this machine is gone; may be repeated")
-	set.Int64Var(&o.maxBytes, "cluster-bytes", defaultClusterBytes, "`BYTES` that the machines keep of all agents together, the same on each machine; 0 for no bound but their disks (with --nats the default is 0)")
+	set.Int64Var(&o.maxBytes, "cluster-bytes", defaultClusterBytes, "`BYTES` that the machines keep of all agents together, and as many of what is large, the same on each machine; 0 for no bound but their disks (with --nats the default is 0)")
 	set.Uint32Var(&o.maxAgents, "max-agents", 0, "agents that this machine takes, as it tells the others; 0 for no bound")
 }
 

@@ -12,7 +12,7 @@ import (
 type Kind struct {
 	// Name is what messages call one value.
 	Name string
-	// Reads is the latest format that this program reads. It writes that one.
+	// Reads is the latest format that this program reads. It writes that one, or an earlier one where others do not read it.
 	Reads int
 }
 

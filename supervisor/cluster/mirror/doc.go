@@ -5,6 +5,8 @@
 //	err = m.Restore(ctx, nil) // only after another machine had the agent: its files as they were shipped last
 //	err = m.Sync(ctx)    // what is on this machine's disk now is on a majority's
 //
+// What is large goes to an object store beside it, and the stream names it.
+//
 // An agent has one subject of the stream. Each message follows the one that its owner knows to be the last: Take
 // writes one, so that whatever an earlier owner sends is refused from then on, however late it comes ([ErrFenced]). A
 // lease alone would be no fence. The first Sync ships the files whole, the next ones what was appended, or the

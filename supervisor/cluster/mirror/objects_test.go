@@ -314,10 +314,13 @@ func TestHeld(t *testing.T) {
 	}
 	var h held
 	for _, m := range []message{
-		{Number: 1}, {Number: 2, Begins: true}, {Number: 3, Changes: []change{object("a", 0, "a0"), object("a", 1, "a1"), object("b", 0, "b0")}, Complete: true},
+		{Number: 1},
+		{Number: 2, Begins: true},
+		{Number: 3, Changes: []change{object("a", 0, "a0"), object("a", 1, "a1"), object("b", 0, "b0")}, Complete: true},
 		{Number: 4, Changes: []change{{Path: "a", At: 0, Size: 3, Patch: true}, object("a", 2, "a2"), {Path: "b", Gone: true}, object("c", 0, "c0")}},
 		{Number: 5, Changes: []change{{Path: "c", Size: 1}}},
-		{Number: 6, Begins: true}, {Number: 7, Changes: []change{object("a", 0, "lost")}}, // the owner died
+		{Number: 6, Begins: true},
+		{Number: 7, Changes: []change{object("a", 0, "lost")}}, // the owner died
 		{Number: 1},
 	} {
 		h.take(m)

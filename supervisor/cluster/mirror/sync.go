@@ -203,7 +203,7 @@ func (b *batch) rest(ctx context.Context, f *os.File, path string, at int64, now
 		}
 		piece := make([]byte, min(now.size-begins, most))
 		n, err := f.ReadAt(piece, begins)
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
 		if n < len(piece) { // it was cut meanwhile: the next Sync looks

@@ -22,3 +22,8 @@ func (s *Store) Judged(agent string) bool {
 	o := s.orphans[agent]
 	return o != nil && o.asked
 }
+
+// SweepObjects sweeps the object store as sweepObjects does every hour.
+func (s *Store) SweepObjects(ctx context.Context, unclaimed map[string]bool) error {
+	return sweep(ctx, s, unclaimed)
+}

@@ -54,7 +54,7 @@ type Options struct {
 	// Shared are the directories that other machines have, too: absolute, without links. Agents that work in them
 	// may be taken over.
 	Shared []string
-	// MaxBytes bounds what the machines keep of all agents together; 0 for no bound but their disks.
+	// MaxBytes bounds what the machines keep of all agents together, and once more what they keep of that in the object store; 0 for no bound but their disks.
 	MaxBytes int64
 	// Dirs tells where agents work. Required.
 	Dirs Directories
@@ -127,6 +127,7 @@ func (s *Store) Start(node *cluster.Node) error {
 	s.stop = stop
 	s.running.Go(func() { s.lists.keep(ctx) })
 	s.running.Go(func() { s.shipChanged(ctx) })
+	s.running.Go(func() { sweepObjects(ctx, s) })
 	return nil
 }
 
