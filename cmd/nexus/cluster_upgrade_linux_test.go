@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"cmp"
+	"encoding/base64"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,6 +65,13 @@ func TestClusterUpgrade(t *testing.T) {
 	change("a", programs, "a draining, b up, c up")
 	change("b", programs, "a up, b draining, c up")
 	change("c", programs, "a up, b up, c draining")
+	// All read objects now: an image goes to the object store, and its agent to a machine that reads it.
+	const large = "w0"
+	image := base64.StdEncoding.EncodeToString(append([]byte("\x89PNG\r\n\x1a\n"), make([]byte, 400_000)...))
+	if answer := all["c"].call("/agent/"+large, "send", `{"content":"echo here","request_id":"large","attachments":[{"name":"picture","data":"`+image+`"}]}`); gjson.Get(answer, "error").Exists() {
+		t.Errorf("a send with an image: %.300s", answer)
+	}
+	made.sends[large]++
 	change("b", earlier, "a up, b draining, c up")
 	for _, agent := range agents {
 		for name, s := range all {

@@ -23,6 +23,7 @@ func (s *live) manyIn(cwd string, n int) (agents []string) {
 	for i := range n {
 		agent := fmt.Sprintf("w%d", i)
 		s.createIn(agent, cwd)
+		s.call("/agent/"+agent, "set_settings", `{"settings":{"max_messages":100000}}`) // what it is told first is in each request, however often it is asked
 		if answer := s.call("/agent/"+agent, "send", `{"content":"My name is Alice","request_id":"first"}`); !strings.Contains(answer, "Alice") {
 			s.Fatal(answer)
 		}

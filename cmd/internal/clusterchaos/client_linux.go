@@ -2,6 +2,7 @@ package clusterchaos
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -71,17 +72,25 @@ const repeatable = 70
 // last are the sends that may be repeated.
 func (t *talker) last() []string { return t.asked[max(0, len(t.asked)-repeatable):] }
 
-// What is saved of a send whose id ends in lengthy goes to the object store: it has so many words. A talker has one or two of them in ten minutes, so that disks do not fill by themselves.
+// A send whose id ends in pictured brings an image of so many bytes, which goes to the object store.
 const (
-	lengthy = "-155"
-	words   = 100_000
+	pictured     = "25"
+	pictureBytes = 300_000
 )
+
+// picture is the image that a send brings; none if that is no such send. Each is another one, as two of the same bytes are saved once.
+func picture(id string) *[]protocol.Attachment {
+	if !strings.HasSuffix(id, pictured) {
+		return nil
+	}
+	image := append([]byte("\x89PNG\r\n\x1a\n"+id), make([]byte, pictureBytes)...)
+	return &[]protocol.Attachment{{Name: new("picture"), Data: new(base64.StdEncoding.EncodeToString(image[:pictureBytes]))}}
+}
 
 // text is what a send says, and what answers it.
 func (t *talker) text(id string) (text, want string) {
-	if strings.HasSuffix(id, lengthy) {
-		want = id + strings.Repeat(" la", words)
-		return "echo " + want, want
+	if strings.HasSuffix(id, pictured) {
+		return "echo " + id, fmt.Sprintf("%s\n\n[attached image: picture, image/png, %d bytes]", id, pictureBytes)
 	}
 	if slow := strings.HasSuffix(id, "0"); slow {
 		return id + slowly, slowText
@@ -103,7 +112,7 @@ func (t *talker) sendOnce(ctx context.Context) {
 	}
 	began := t.r.began(id)
 	var sent api.SendResult
-	err := c.Call(ctx, "/agent/"+t.agent, "send", map[string]any{"content": text, "request_id": nil}, &sent) // else the client makes one
+	err := c.Call(ctx, "/agent/"+t.agent, "send", map[string]any{"content": text, "request_id": nil, "attachments": picture(id)}, &sent) // else the client makes one
 	told := answer{}
 	switch kind := client.KindOf(err); {
 	case err == nil:
@@ -129,7 +138,7 @@ func (t *talker) send(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	text, want := t.text(id)
-	p := api.SendParams{Content: text, RequestID: &id}
+	p := api.SendParams{Content: text, RequestID: &id, Attachments: picture(id)}
 	began := t.r.began(id)
 	defer t.r.over(id)
 	told := answer{}
@@ -185,8 +194,7 @@ func conversation(ctx context.Context, c *client.Client, agent string) (turns []
 		}
 		for _, m := range page.Messages {
 			if m.Role == protocol.RoleUser {
-				id, _, _ := strings.Cut(strings.TrimPrefix(m.Content, "echo "), " ")
-				turns = append(turns, id)
+				turns = append(turns, strings.Fields(strings.TrimPrefix(m.Content, "echo "))[0])
 			}
 		}
 		if offset += uint64(len(page.Messages)); len(page.Messages) == 0 || offset >= page.Total {
