@@ -63,6 +63,11 @@ func (s *live) nodes() (states string, agrees bool) {
 	return strings.Join(all, ", "), result.Get("problem").Type == gjson.Null
 }
 
+// problem is why the machines do not agree, or what of theirs this one cannot read; "" if all is well.
+func (s *live) problem() string {
+	return gjson.Get(s.call("/", "list_nodes", `{}`), "result.problem").Str
+}
+
 // untilNodes waits until the server knows these machines, and agrees with them.
 func (s *live) untilNodes(want string) {
 	s.Helper()

@@ -3,9 +3,13 @@ package main_test
 import (
 	"cmp"
 	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -72,6 +76,9 @@ func TestClusterUpgrade(t *testing.T) {
 		t.Errorf("a send with an image: %.300s", answer)
 	}
 	made.sends[large]++
+	if size := objectBytes(t, all["a"].home) + objectBytes(t, all["b"].home) + objectBytes(t, all["c"].home); size < 2*400_000 {
+		t.Errorf("two of the object stores have %d bytes", size)
+	}
 	change("b", earlier, "a up, b draining, c up")
 	for _, agent := range agents {
 		for name, s := range all {
@@ -89,11 +96,40 @@ func TestClusterUpgrade(t *testing.T) {
 		untilMoved(t, all["b"], agent)
 	}
 	all["c"].again()
-	known(whole)
+	for _, s := range all {
+		eventually(t, "all machines are up", func() (none struct{}, err error) {
+			// The earlier program may have met the agent with the image, which it leaves to the others.
+			if states, agrees := s.nodes(); states != whole || !agrees && !strings.HasSuffix(s.problem(), "upgrade it") {
+				err = fmt.Errorf("they are %s, %s", states, s.problem())
+			}
+			return none, err
+		})
+	}
 	for _, name := range names {
 		for _, agent := range agents {
 			untilMoved(t, all[name], agent)
 		}
 		defer all[name].end()
 	}
+}
+
+// objectBytes is how many bytes the object store has on the disk of a machine.
+func objectBytes(t *testing.T, home string) (size int64) {
+	t.Helper()
+	err := filepath.WalkDir(filepath.Join(home, "cluster"), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && strings.Contains(path, "OBJ_") && entry.Type().IsRegular() {
+			var info fs.FileInfo
+			if info, err = entry.Info(); err == nil {
+				size += info.Size()
+			}
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return size
 }

@@ -82,11 +82,10 @@ func (b *bucket) open(ctx context.Context, js jetstream.JetStream, patience time
 		store, err = js.ObjectStore(bounded, b.name)
 	}
 	if err != nil {
-		if ctx.Err() == nil {
+		if _, refused := errors.AsType[*jetstream.APIError](err); ctx.Err() == nil && !refused { // a refusal, as of a machine that is away, costs no time
 			b.failed, b.why = time.Now(), fmt.Errorf("%w: %w", errNoObjects, err)
-			err = b.why
 		}
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("%w: %w", errNoObjects, err)
 	}
 	b.store, b.stream = store, stream
 	return store, stream, nil
