@@ -43,8 +43,9 @@ type talker struct {
 	number int // of the talker
 	agent  string
 	draws  *rand.Rand
-	asked  []string // its sends
-	once   int      // how many sends without a request_id
+	asked  []string             // its sends
+	first  map[string]time.Time // when each was sent first
+	once   int                  // how many sends without a request_id
 }
 
 // talk asks until ctx ends. What it has begun it finishes, unless whole ends.
@@ -141,6 +142,9 @@ func (t *talker) send(ctx context.Context, id string) {
 	p := api.SendParams{Content: text, RequestID: &id, Attachments: picture(id)}
 	began := t.r.began(id)
 	defer t.r.over(id)
+	if _, again := t.first[id]; !again {
+		t.first[id] = time.Now()
+	}
 	told := answer{}
 	t.until(ctx, func(ctx context.Context, c *client.Client) (done bool, err error) {
 		sent, err := client.Do(ctx, c, t.agent, api.Send, p)
@@ -155,7 +159,7 @@ func (t *talker) send(ctx context.Context, id string) {
 			}
 		case client.KindOf(err) == api.KindChildCrashed:
 			told.outcome = crashed
-		case client.KindOf(err) == api.KindExecutionError && t.r.mayBeFull():
+		case client.KindOf(err) == api.KindExecutionError && t.r.wasFull(t.first[id]): // or then, if this repeats it
 			told.outcome = failed
 		}
 		return told.outcome != unknown, err

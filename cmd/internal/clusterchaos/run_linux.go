@@ -164,7 +164,7 @@ func (r *run) prepare() error {
 		r.watching = append(r.watching, r.newFollower(name, agent))
 		for range 2 {
 			n := len(r.talkers)
-			r.talkers = append(r.talkers, &talker{r: r, number: n, agent: name, draws: rand.New(rand.NewPCG(r.o.Seed, uint64(n)))})
+			r.talkers = append(r.talkers, &talker{r: r, number: n, agent: name, first: map[string]time.Time{}, draws: rand.New(rand.NewPCG(r.o.Seed, uint64(n)))})
 		}
 	}
 	return nil
@@ -329,10 +329,13 @@ func (r *run) setFull(full bool) {
 }
 
 // mayBeFull reports whether a disk is full, or was when what is answered now may have been asked.
-func (r *run) mayBeFull() bool {
+func (r *run) mayBeFull() bool { return r.wasFull(time.Now()) }
+
+// wasFull reports whether a disk may have been full when something was carried out that was sent then for the first time.
+func (r *run) wasFull(since time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.full || !r.freed.IsZero() && time.Since(r.freed) < sendTimeout
+	return r.full || !r.freed.IsZero() && r.freed.Add(sendTimeout).After(since)
 }
 
 func (r *run) now() int64 { return int64(time.Since(r.start)) }
