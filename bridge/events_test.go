@@ -77,12 +77,16 @@ func TestEventsReplayAndResume(t *testing.T) {
 	}
 }
 
+// firstID is the line with the id of the first event, behind that of the stream's beginning, which has none.
 func firstID(t *testing.T, in io.Reader) string {
 	t.Helper()
-	lines := bufio.NewScanner(in)
+	lines, id := bufio.NewScanner(in), ""
 	for lines.Scan() {
-		if strings.HasPrefix(lines.Text(), "id:") {
-			return lines.Text()
+		switch {
+		case strings.HasPrefix(lines.Text(), "id:"):
+			id = lines.Text()
+		case strings.HasPrefix(lines.Text(), "data:") && id != "":
+			return id
 		}
 	}
 	t.Fatalf("no event came: %v", lines.Err())
@@ -107,6 +111,9 @@ func TestEventsFromNowOn(t *testing.T) {
 		}
 	}
 	before := take(t, r, "a", 0, "agent_state")
+	if line, err := in.ReadString('\n'); err != nil || line != fmt.Sprintf("id: %d\n", before[len(before)-1].Seq) {
+		t.Errorf("it goes on after %q, %v, and the last event is %d", line, err, before[len(before)-1].Seq)
+	}
 	if _, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "hello"}); err != nil {
 		t.Fatal(err)
 	}

@@ -69,13 +69,18 @@ type Event struct {
 // when the connection does (io.ErrUnexpectedEOF where the server just left), and
 // without one after an event "end". Follow connects again.
 func (c *Client) Events(ctx context.Context, id string, after uint64, wanted Filter) iter.Seq2[Event, error] {
-	return c.eventsOf(id, after, wanted).once(ctx)
+	return func(yield func(Event, error) bool) {
+		for event, err := range c.eventsOf(id, after, wanted).once(ctx) {
+			if !event.bare(err) && !yield(event, err) {
+				return
+			}
+		}
+	}
 }
 
 // Follow is Events that go on where they were when a connection breaks, also with
 // a later server, without an event twice or left out (an event gap says where the
-// server has them no more). Before the first event FromNow is from each
-// connection. It ends without an error after an event "end" whose reason is
+// server has them no more). FromNow is from the first connection on. It ends without an error after an event "end" whose reason is
 // neither slow nor draining, and with one when ctx does, when the server refuses,
 // or when it is not to be had for as many tries in a row as any request is given.
 func (c *Client) Follow(ctx context.Context, id string, after uint64, wanted Filter) iter.Seq2[Event, error] {
@@ -103,7 +108,10 @@ func (c *Client) eventsOf(id string, after uint64, wanted Filter) eventStream {
 	return eventStream{c, AgentPath(id) + "/events", wanted.query(from)}
 }
 
-// once gives the events of one connection.
+// bare reports whether an event only says where the stream goes on, as the beginning of an agent's does.
+func (e Event) bare(err error) bool { return err == nil && e.Data == nil }
+
+// once gives the events of one connection, and bare ones.
 func (s eventStream) once(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		response, err := s.open(ctx)
@@ -148,6 +156,9 @@ func (s eventStream) follow(ctx context.Context) iter.Seq2[Event, error] {
 					progress = true
 					if event.ID != "" {
 						s.query.Set("after", event.ID)
+					}
+					if event.bare(nil) {
+						continue
 					}
 					if done = !yield(event, nil) || event.Type == "end"; done {
 						return nil
@@ -210,7 +221,7 @@ func isStream(r *http.Response) bool {
 
 var errLongLine = fmt.Errorf("a line is longer than %d bytes", maxEvent)
 
-// readEvents reads a text/event-stream. It ends with io.ErrUnexpectedEOF where
+// readEvents reads a text/event-stream, bare events included. It ends with io.ErrUnexpectedEOF where
 // the stream does.
 func readEvents(body io.Reader) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
@@ -226,7 +237,7 @@ func readEvents(body io.Reader) iter.Seq2[Event, error] {
 				return
 			}
 			if len(line) == 0 {
-				if event.Data != nil && !yield(event, nil) {
+				if (event.Data != nil || event.ID != "") && !yield(event, nil) {
 					return
 				}
 				event = Event{}

@@ -350,6 +350,46 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// A connection that breaks before the first event goes on where it began: what happened meanwhile is not lost. Events tells nothing of that.
+func TestFollowFromNow(t *testing.T) {
+	var got requests
+	port := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		switch n, after := got.take(t, r), r.URL.Query().Get("after"); n {
+		case 1, 3:
+			if after != "" {
+				t.Errorf("asked for %s", r.URL)
+			}
+			_, _ = io.WriteString(w, ": open\nid: 7\n\n")
+		default:
+			if after != "7" {
+				t.Errorf("asked for %s", r.URL)
+			}
+			_, _ = io.WriteString(w, "id: 8\nevent: turn_end\ndata: {}\n\nevent: end\ndata: {\"reason\":\"revoked\"}\n\n")
+		}
+	})
+	c, err := client.New(client.Options{Port: port, Key: testKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var types []string
+	for event, err := range c.Follow(t.Context(), "a", client.FromNow, client.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		types = append(types, event.Type)
+	}
+	if !slices.Equal(types, []string{"turn_end", "end"}) {
+		t.Errorf("got %v", types)
+	}
+	for event, err := range c.Events(t.Context(), "a", client.FromNow, client.Filter{}) {
+		if err == nil {
+			t.Errorf("got %+v", event)
+		}
+	}
+}
+
 // The events of all agents go on from their own kind of id, and only those that
 // are wanted.
 func TestFollowAll(t *testing.T) {

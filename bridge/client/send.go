@@ -52,6 +52,9 @@ func stream[P, R any](
 				ok = err == nil
 				return err
 			}
+			if event.bare(nil) {
+				continue
+			}
 			if more, err := tell(event); !more || err != nil {
 				return err
 			}

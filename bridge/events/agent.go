@@ -3,6 +3,7 @@ package events
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -84,7 +85,8 @@ func (s *Streams) follow(ctx context.Context, r Request, q *query, after uint64,
 	if q.toolOutput {
 		sub.FollowOutput()
 	}
-	if !out.Opened() && out.Send([]byte(": open\n\n")) != nil {
+	// A client whose connection breaks before the first event goes on after this id.
+	if !out.Opened() && out.Send(fmt.Appendf(nil, ": open\nid: %d\n\n", sub.After())) != nil {
 		return nil, ""
 	}
 	ended = endOf(ctx, pump(ctx, sub, *q, out))

@@ -201,6 +201,7 @@ export class NexusClient {
           }
           tries.count = 0;
           if (event.id != null) query.set("after", event.id);
+          if (event.type === "") continue; // where it goes on before its first event
           yield event;
           if (event.type === "end") return;
         }

@@ -413,7 +413,7 @@ export const isStream = (response) =>
   response.statusCode === 200 && /^text\/event-stream(;|$)/i.test(response.headers["content-type"] ?? "");
 
 /**
- * Read text/event-stream, as { id, seq, type, data }. It never ends but by an error,
+ * Read text/event-stream, as { id, seq, type, data }; one without a type says where it goes on. It never ends but by an error,
  * or when its reader leaves. Of what limited the request, only signal counts now.
  */
 export async function* events(response, signal) {
@@ -438,9 +438,9 @@ export async function* events(response, signal) {
           event[name] = value.replace(/^ /, "");
           continue;
         }
-        if (event.data !== undefined) {
+        if (event.data !== undefined || event.id !== undefined) {
           const seq = /^\d+$/.test(event.id ?? "") ? Number(event.id) : 0;
-          yield { id: event.id ?? null, seq, type: event.event ?? "", data: object(event.data) };
+          yield { id: event.id ?? null, seq, type: event.event ?? "", data: object(event.data ?? "{}") };
         }
         event = {};
       }

@@ -366,6 +366,8 @@ class Core:
                         tries = _Tries()
                         if event.id:
                             query["after"] = event.id
+                        if not event.type:  # where it goes on before its first event
+                            continue
                         yield event
                         if event.type == "end":
                             return
@@ -689,7 +691,7 @@ def _is_stream(response: Response) -> bool:
 
 
 async def _events(response: Response) -> AsyncGenerator[_Read, None]:
-    """Read text/event-stream. It ends with Broken where the stream does."""
+    """Read text/event-stream. It ends with Broken where the stream does. An event without a type says where it goes on."""
     lines = _Lines()
     event: Dict[str, str] = {}
     while True:
@@ -701,10 +703,10 @@ async def _events(response: Response) -> AsyncGenerator[_Read, None]:
                 name, _, value = line.partition(":")
                 event[name] = value[1:] if value.startswith(" ") else value
                 continue
-            if "data" in event:
+            if "data" in event or "id" in event:
                 number = event.get("id", "")
                 seq = int(number) if number.isdigit() else 0
-                yield StreamEvent(event.get("id"), seq, event.get("event", ""), _object(event["data"].encode()))
+                yield StreamEvent(event.get("id"), seq, event.get("event", ""), _object(event.get("data", "{}").encode()))
             event = {}
 
 

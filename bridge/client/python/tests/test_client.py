@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 import unittest
+import urllib.request
 from typing import Any, List
 from unittest import mock
 
@@ -211,6 +212,27 @@ class Real(Bounded):
         with self.assertRaises(ClientError) as caught:
             list(client.agent("nobody").events(0))
         self.assertEqual(caught.exception.type, "AGENT_NOT_FOUND")
+
+    def test_events_go_on_before_the_first_one(self) -> None:
+        async def follow() -> None:
+            server = self.client(retries=50)
+            await server.create_agent("early")
+            a = server.agent("early")
+            events = a.events()
+            first = asyncio.ensure_future(events.__anext__())
+            metrics = urllib.request.Request(self.server.url + "/metrics", headers={"Authorization": f"Bearer {self.server.key}"})
+            while b'requests_running{route="events"} 1' not in await asyncio.to_thread(lambda: urllib.request.urlopen(metrics).read()):
+                await asyncio.sleep(0.01)
+            self.server.kill()
+            self.server.start()
+            await a.send("one", "one")
+            told = [await first]
+            while told[-1].type != "turn_end":
+                told.append(await events.__anext__())
+            self.assertEqual((told[-1].data["turn_id"], "turn_start" in [e.type for e in told]), ("one", True))
+            await events.aclose()
+
+        asyncio.run(follow())
 
     def test_events_that_are_wanted(self) -> None:
         server = self.sync(retries=50)

@@ -6,6 +6,7 @@ import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test as unlimited } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { METHODS } from "../methods.mjs";
 import { ClientError, detect, NexusClient } from "../nexus.mjs";
 import { defaultURL, discover } from "../wire.mjs";
@@ -213,6 +214,25 @@ describe("a real server", () => {
       break;
     }
     await assert.rejects(all(root.agent("nobody").events()), { type: "AGENT_NOT_FOUND" });
+  });
+
+  test("events go on that were cut off before the first one", async (t) => {
+    const { server, client } = await real(t);
+    const root = client({ retries: 50 });
+    await root.createAgent({ agent_id: "early" });
+    const agent = root.agent("early");
+    const events = agent.events();
+    const first = events.next();
+    const running = async () => (await fetch(`${server.url}/metrics`, { headers: { Authorization: `Bearer ${server.key}` } })).text();
+    while (!(await running()).includes('requests_running{route="events"} 1')) await sleep(10);
+    await server.end("SIGKILL");
+    await server.start();
+    await agent.send({ content: "hello", request_id: "one" });
+    const told = [(await first).value];
+    while (told.at(-1).type !== "turn_end") told.push((await events.next()).value);
+    assert.equal(told.at(-1).data.turn_id, "one");
+    assert.ok(told.some(({ type }) => type === "turn_start"));
+    await events.return();
   });
 
   test("events that are wanted", async (t) => {
