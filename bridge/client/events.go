@@ -87,6 +87,17 @@ func (c *Client) Follow(ctx context.Context, id string, after uint64, wanted Fil
 	return c.eventsOf(id, after, wanted).follow(ctx)
 }
 
+// LastEvent is the number of the last event of an agent that there is; 0 if there is none. An agent without a process gets one.
+func (c *Client) LastEvent(ctx context.Context, id string) (uint64, error) {
+	for event, err := range c.eventsOf(id, FromNow, Filter{}).once(ctx) {
+		if err != nil {
+			return 0, err
+		}
+		return event.Seq, nil // the stream begins behind it
+	}
+	return 0, ctx.Err()
+}
+
 // FollowAll follows the events of all agents that are wanted, as Follow does: from
 // the ID of an event on, "0" for all that is kept, "" for only what comes (SPEC §6.4).
 func (c *Client) FollowAll(ctx context.Context, after string, wanted Filter) iter.Seq2[Event, error] {

@@ -201,6 +201,29 @@ func TestASavedAgentAtATerminal(t *testing.T) {
 	}
 }
 
+// The last events are listed of an agent that has no process either, as after the death of a server. It gets one.
+func TestEventsOfAnAgentWithoutAProcess(t *testing.T) {
+	t.Parallel()
+	s := newLive(t, nil)
+	s.create("worker", `{}`)
+	s.send("worker", "echo before")
+	s.call("/agent/worker", "shutdown", `{}`)
+	p := atTerminal(t, s.home, s.cwd, 200, "--connect", "--agent", "worker")
+	p.sees("you> echo before", "worker · ")
+	if err := s.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.cmd.Wait() // that it was killed
+	s.again()
+	p.types("/events 1\r")
+	p.sees(` agent_state {"type":"agent_state","state":"ready"`)
+	p.types("/quit\r")
+	if err := p.leaves(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, p.text())
+	}
+	s.end()
+}
+
 // A terminal that comes in the middle of a turn shows it from its begin, once; one that comes back to an agent shows
 // nothing twice.
 func TestComingIntoATurn(t *testing.T) {

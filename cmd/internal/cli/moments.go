@@ -89,11 +89,15 @@ func (m *Moments) Of(ctx context.Context, event client.Event) time.Time {
 }
 
 // LastEvent is the number of the last event of an agent that there is, and the id that it has at this server but for
-// its number.
+// its number. An agent without a process gets one.
 func LastEvent(ctx context.Context, c *client.Client, agent string) (last uint64, id string, err error) {
 	for event, err := range c.FollowAll(ctx, "", client.Filter{Agents: []string{agent}}) {
 		if err != nil {
 			return 0, "", err
+		}
+		if !strings.HasPrefix(event.ID[strings.LastIndex(event.ID, ",")+1:], agent+":") { // it does not run
+			last, err = c.LastEvent(ctx, agent)
+			return last, agent + ":", err
 		}
 		last, err = numberOf(event) // the first one is at the end of what there is
 		return last, event.ID[:strings.LastIndex(event.ID, ":")+1], err
