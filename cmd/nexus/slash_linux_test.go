@@ -215,8 +215,8 @@ func TestEventsOfAnAgentWithoutAProcess(t *testing.T) {
 	}
 	_ = s.cmd.Wait() // that it was killed
 	s.again()
-	p.types("/events 1\r")
-	p.sees(` agent_state {"type":"agent_state","state":"ready"`)
+	p.types("/events 5\r")
+	p.sees(` agent_state {"type":"agent_state","state":"starting"`)
 	p.types("/quit\r")
 	if err := p.leaves(); err != nil {
 		t.Errorf("it ended with %v:\n%s", err, p.text())
