@@ -195,6 +195,13 @@ const (
 	otherModel  = "Or choose another model with set_model."
 )
 
+// ofLimits are the suggestions by the words of the broker about its limits.
+var ofLimits = map[string]string{
+	"raise limits.tokens":   "Raise limits.tokens with set_limits.",
+	"raise limits.cost_usd": "Raise limits.cost_usd with set_limits.",
+	"lift limits.cost_usd":  "Add the price to config.json and have the server read it again (SIGHUP), or set limits.cost_usd to 0, no limit, with set_limits.",
+}
+
 // ofChild is the error of what a child reported. Its words are the message.
 func ofChild(e *supervisor.ChildError) Error {
 	if e.Reason == protocol.Unsupported {
@@ -205,9 +212,9 @@ func ofChild(e *supervisor.ChildError) Error {
 		return Refuse(200, jsonrpc.CodeInternalError, e.Message, api.KindExecutionError, "", "Correct what the message names, then send it again.")
 	}
 	out := Refuse(200, api.Errors[s.kind].Code, e.Message, s.kind, "", slices.Clone(s.suggestions)...)
-	for _, limit := range []string{"limits.tokens", "limits.cost_usd"} { // the broker's words
-		if s.kind == api.KindBudgetExceeded && strings.Contains(e.Message, limit) {
-			out.Err.Data.RecoverySuggestions = []string{"Raise " + limit + " with set_limits."}
+	for words, suggestion := range ofLimits {
+		if s.kind == api.KindBudgetExceeded && strings.Contains(e.Message, words) {
+			out.Err.Data.RecoverySuggestions = []string{suggestion}
 		}
 	}
 	if out.Err.Data.RetryAfterS = e.RetryAfter.Seconds(); e.RetryAfter > 0 {
