@@ -67,7 +67,7 @@ func TestClusterRemove(t *testing.T) {
 		s.untilNodes("a up, b removed, c up") // as an agent waits for it
 		untilMoved(t, s, "worker")
 	}
-	if answer := a.call("/agent/bound", "get_model", `{}`); gjson.Get(answer, "error.data.type").Str != "NODE_UNREACHABLE" {
+	if answer := a.call("/agent/bound", "get_model", `{}`); gjson.Get(answer, "error.data.type").Str != "NODE_UNREACHABLE" || !strings.Contains(answer, "nothing was accepted: it was removed from the cluster, and has not joined anew") {
 		t.Errorf("an agent that waits for its machine: %s", answer)
 	}
 

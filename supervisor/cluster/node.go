@@ -139,9 +139,23 @@ func (n *Node) Dial(ctx context.Context, machine string) (net.Conn, error) {
 		if errors.Is(err, nats.ErrNoResponders) && patience > 0 && n.isUp(machine) && ratelimit.Sleep(ctx, retryEvery) == nil {
 			continue
 		}
-		return nil, fmt.Errorf("the machine %s is not reached: %w", machine, err)
+		switch {
+		case n.o.Members.Removed(machine):
+			err = errRemoved
+		case errors.Is(err, nats.ErrNoResponders):
+			err = errNobody
+		case errors.Is(err, tunnel.ErrNoServer):
+			err = tunnel.ErrNoServer
+		}
+		return nil, err
 	}
 }
+
+// Why a machine is not dialled.
+var (
+	errNobody  = errors.New("no server of that name is there")
+	errRemoved = errors.New("it was removed from the cluster, and has not joined anew")
+)
 
 // errUnreadable is why a machine is not dialled.
 var errUnreadable = errors.New("what says which machine that is has a later format than this program reads, or is damaged: upgrade it")
