@@ -80,6 +80,7 @@ type talk struct {
 	shown    transcript
 	queued   []message         // ours that have not begun; the first one for each agent is on its way
 	own      map[string]string // the texts of those whose turn was not told, by id
+	ended    map[string]bool   // of those, the ones whose end was told by the answer
 	requests []wants           // those that the person is asked about
 	waiting  []wants           // those of others: as many as wait at the server
 	question *question
@@ -128,7 +129,7 @@ type message struct {
 
 func newTalk(ctx context.Context, c *client.Client, o Options, tell telling) *talk {
 	return &talk{
-		ctx: ctx, c: c, o: o, chat: newChat(ctx, c, tell), own: map[string]string{},
+		ctx: ctx, c: c, o: o, chat: newChat(ctx, c, tell), own: map[string]string{}, ended: map[string]bool{},
 		shown: transcript{look: look{plain: o.Plain, verbose: o.Verbose, colourless: cli.Colourless(o.Environ)}, now: time.Now},
 	}
 }

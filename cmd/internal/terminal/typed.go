@@ -129,6 +129,9 @@ func (q *message) unbegun(t *talk, m unbegun) []string {
 	}
 	switch {
 	case m.err != nil:
+		if _, answered := errors.AsType[*client.RPCError](m.err); answered && m.taken {
+			t.ended[q.id] = true
+		}
 		return []string{t.look().problem(cli.Harmless(fate(q.text, m.taken, m.err), false))}
 	case m.cancelled && (m.halted || q.halted):
 		delete(t.own, q.id)
@@ -209,7 +212,12 @@ func lost(t *talk, e protocol.TurnEnd) []string {
 		return nil
 	}
 	text, own := t.own[e.TurnID]
-	if delete(t.own, e.TurnID); !own {
+	delete(t.own, e.TurnID)
+	if t.ended[e.TurnID] {
+		delete(t.ended, e.TurnID)
+		return nil
+	}
+	if !own {
 		text = "a message of somebody else"
 	}
 	return []string{t.look().problem(cli.Harmless(e.Outcome+": "+text+": "+e.Error, true))}

@@ -281,6 +281,31 @@ func TestMessagesThatComeToNothing(t *testing.T) {
 	}
 }
 
+// The end of a message of ours without a turn is told once, whether the answer or the event comes first.
+func TestTheEndOfAMessageIsToldOnce(t *testing.T) {
+	crashed := &client.RPCError{Message: "the server ended"}
+	for _, answerFirst := range []bool{true, false} {
+		m := drawnTalk(t)
+		m.t.queued, m.t.own["1"] = []message{{agent: "a", id: "1", text: "hello", known: make(chan error)}}, "hello"
+		answer := func() []string {
+			lines, _ := m.t.handle(unbegun{agent: "a", id: "1", taken: true, err: crashed})
+			return lines
+		}
+		event := func() []string {
+			lines, _ := m.t.handle(happened{"a", protocol.TurnEnd{TurnID: "1", Outcome: "crashed", Error: "the server ended"}, time.Time{}})
+			return lines
+		}
+		both := []func() []string{answer, event}
+		if !answerFirst {
+			slices.Reverse(both)
+		}
+		told := ansi.Strip(strings.Join(append(both[0](), both[1]()...), "\n"))
+		if told != "! hello: the server ended" {
+			t.Errorf("answer first: %t: it says %q", answerFirst, told)
+		}
+	}
+}
+
 // At the end of a talk the server has a while to take what was just sent, once for all messages; what is known counts
 // however long another message was waited for.
 func TestTheEndWithMessagesUnderWay(t *testing.T) {
