@@ -34,6 +34,10 @@ func (a *asked) change(r *rig, _ *bridge.Options) {
 	r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play {
 		return supervisortest.Play{Command: func(c *supervisortest.Child, cmd protocol.Command) bool {
 			switch cmd := cmd.(type) {
+			case protocol.Undo:
+				a.mu.Lock()
+				a.changes = append(a.changes, cmd)
+				a.mu.Unlock()
 			case protocol.SetCwd, protocol.SetPermissions, protocol.MCPConnect:
 				a.mu.Lock()
 				a.changes = append(a.changes, cmd)
@@ -117,6 +121,29 @@ func TestAttackWidenWithAgentKey(t *testing.T) {
 		_, body := r.post("/agent/trusted-a", `{"jsonrpc":"2.0","id":1,"method":"respond_permission","params":{"request_id":"x","decision":"deny"}}`, "Authorization", caller.bearer)
 		if gjson.Get(body, "error.data.type").Str != "PERMISSION_REQUEST_NOT_FOUND" {
 			t.Errorf("%s: deny: %s", caller.name, body)
+		}
+	}
+}
+
+// Undo of files by a key that only narrows leaves what the agent would have to ask about: such a key could not allow it.
+func TestUndoWithAgentKey(t *testing.T) {
+	var children asked
+	r := rigged(t, children.change)
+	r.create("trusted-a")
+	plain, _ := r.scoped(auth.ScopeAgent, "trusted-a")
+	g := grant(auth.ScopeAgent, "trusted-a")
+	g.MayGrant = true
+	granting, _, err := r.keys.Add(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for bearer, unasked := range map[string]bool{plain: true, "Bearer " + granting.Reveal(): false, "Bearer " + r.key.Reveal(): false} {
+		for _, files := range []bool{true, false} {
+			_, body := r.post("/agent/trusted-a", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"undo","params":{"files":%t}}`, files), "Authorization", bearer)
+			changes := children.take()
+			if want := (protocol.Undo{Files: files, Unasked: files && unasked}); len(changes) != 1 || changes[0].(protocol.Undo).Files != want.Files || changes[0].(protocol.Undo).Unasked != want.Unasked {
+				t.Errorf("the agent was asked %+v, want %+v: %s", changes, want, body)
+			}
 		}
 	}
 }

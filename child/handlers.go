@@ -123,7 +123,7 @@ func (s *server) undo(c protocol.Undo) (answer protocol.UndoAnswer, err error) {
 	}
 	gone := s.session.conversation.Messages()[kept:]
 	if c.Files {
-		answer.Files = new(s.ToolEnv.Changes().Undo(context.Background(), gone))
+		answer.Files = new(s.ToolEnv.Changes().Undo(context.Background(), gone, c.Unasked))
 	}
 	if err := s.session.save(transcript.Undo{Kept: uint64(kept), At: time.Now().UTC()}); err != nil {
 		return answer, err

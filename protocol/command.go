@@ -59,6 +59,8 @@ type (
 		ID string `json:"id"`
 		// Files takes back what its tools changed in files as well.
 		Files bool `json:"files,omitzero" wire:"default"`
+		// Unasked leaves files as they are that the tools would have to ask about.
+		Unasked bool `json:"unasked,omitzero" wire:"default"`
 	}
 
 	// GetMessages asks for the conversation, a page at a time.

@@ -41,6 +41,7 @@ var goldenCommands = map[string]protocol.Command{
 	"revoke_allowances-all": protocol.RevokeAllowances{ID: "6"},
 	"undo":                  protocol.Undo{ID: "6"},
 	"undo-files":            protocol.Undo{ID: "6", Files: true},
+	"undo-files-unasked":    protocol.Undo{ID: "6", Files: true, Unasked: true},
 	"get_notes":             protocol.GetNotes{ID: "6"},
 	"list_jobs":             protocol.ListJobs{ID: "6"},
 	"set_tool_output":       protocol.SetToolOutput{ID: "6", On: true},

@@ -100,8 +100,10 @@ func (m *conversationMethods) newSession(ctx context.Context, c *rpc.Call, _ api
 	return api.NewSessionResult(begun), err
 }
 
+// undo leaves files whose change the caller could not allow if the agent asked.
 func (m *conversationMethods) undo(ctx context.Context, c *rpc.Call, p api.UndoParams) (protocol.UndoAnswer, error) {
-	return askAgent(ctx, m.agents, c, protocol.Undo{Files: protocol.Value(p.Files)})
+	files := protocol.Value(p.Files)
+	return askAgent(ctx, m.agents, c, protocol.Undo{Files: files, Unasked: files && c.Bound() == protocol.WithinHeld})
 }
 
 func (m *conversationMethods) listModels(ctx context.Context, c *rpc.Call, _ api.None) (api.ListModelsResult, error) {

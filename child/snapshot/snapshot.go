@@ -62,6 +62,8 @@ type Entry struct {
 	// moved to Path; "" for no move.
 	Path string `json:"path"`
 	From string `json:"from,omitzero"`
+	// Tool is the name of the one that changed it; "" in entries of earlier programs.
+	Tool string `json:"tool,omitzero"`
 	Was  Past   `json:"was,omitzero"`
 	// Is is what the change leaves at Path.
 	Is State `json:"is,omitzero"`

@@ -25,7 +25,7 @@ func (env *Env) Space(c tool.Call) file.Space {
 	if env.home.dir != "" {
 		accessible = append(accessible, env.home.dir)
 	}
-	return file.Space{Cwd: policy.Cwd, AllowedPaths: accessible, Checker: pathChecker{policy, c.Name, env}, Snapshots: env.snapshots}
+	return file.Space{Cwd: policy.Cwd, AllowedPaths: accessible, Checker: pathChecker{policy, c.Name, env}, Tool: c.Name, Snapshots: env.snapshots}
 }
 
 // pathChecker implements [file.Checker] for one call.

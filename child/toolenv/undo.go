@@ -1,11 +1,15 @@
 package toolenv
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"nexus.internal/child/permission"
+	"nexus.internal/child/snapshot"
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/file"
 	"nexus.internal/protocol"
@@ -25,25 +29,13 @@ func (c Changes) BeginTurn(at time.Time) {
 }
 
 // Undo takes back what the tools changed in a turn, whose messages are given, as far as they
-// may write there now; that they would have to ask is no matter, as the parent wants it.
-func (c Changes) Undo(ctx context.Context, messages []protocol.Message) (u protocol.FilesUndone) {
+// may write there now. That they would have to ask is no matter, as the parent wants it, but with unasked.
+func (c Changes) Undo(ctx context.Context, messages []protocol.Message, unasked bool) (u protocol.FilesUndone) {
 	env := c.env
 	if env == nil {
 		return u
 	}
-	const writer = "write_file"
-	call := permission.Call{Tool: writer, Action: protocol.ActionWrite}
-	turn := messages[0].At
-	for _, e := range env.snapshots.Turn(turn) {
-		call.Paths = append(append(call.Paths, e.Path), e.Made...)
-		if e.From != "" {
-			call.Paths = append(call.Paths, e.From)
-		}
-	}
-	policy := env.currentPolicy()
-	space := env.Space(tool.Call{Name: writer, Permit: policy.PermitOnce(call)})
-	unasked := env.Space(tool.Call{Name: writer, Permit: permission.Permit{Policy: policy}})
-	u.Restored, u.Left = file.Undo(ctx, space, unasked, turn)
+	u.Restored, u.Left = file.Undo(ctx, env.snapshots, rewriter{env, env.currentPolicy(), unasked}, messages[0].At)
 	for _, m := range messages {
 		if m.Role != protocol.RoleTool {
 			continue
@@ -58,6 +50,58 @@ func (c Changes) Undo(ctx context.Context, messages []protocol.Message) (u proto
 		}
 	}
 	return u
+}
+
+// rewriter implements [file.Rewriter]: a change is taken back by the rules for the tool that made it.
+type rewriter struct {
+	env     *Env
+	policy  permission.Policy
+	unasked bool // nothing is done that the tool would have to ask about
+}
+
+func (r rewriter) Rewrite(e *snapshot.Entry) (s, unasked file.Space, err error) {
+	if e.Tool != "" {
+		return r.by(e.Tool, e)
+	}
+	var first error
+	for _, k := range r.env.builtins { // any of them could have made it
+		if k.action != protocol.ActionWrite {
+			continue
+		}
+		if s, unasked, err = r.by(k.name, e); err == nil {
+			return s, unasked, nil
+		}
+		first = cmp.Or(first, err)
+	}
+	return s, unasked, first
+}
+
+// by is Rewrite for the change of a tool.
+func (r rewriter) by(name string, e *snapshot.Entry) (s, unasked file.Space, err error) {
+	policy := underSame(r.policy, name)
+	if name == patchName {
+		switch {
+		case e.From != "":
+			policy = policy.HeldTo(name, "move_file")
+		case e.Is == snapshot.State{}:
+			policy = policy.HeldTo(name, "delete_file")
+		case e.Was != snapshot.Past{}:
+			policy = policy.HeldTo(name, "edit_file")
+		}
+	}
+	if d := policy.Tool(name, protocol.ActionWrite); d.Verdict == permission.Deny {
+		return s, unasked, errors.New(d.Reason)
+	}
+	call := permission.Call{Tool: name, Action: protocol.ActionWrite, Paths: append([]string{e.Path}, e.Made...)}
+	if e.From != "" {
+		call.Paths = append(call.Paths, e.From)
+	}
+	if d := policy.Decide(call); r.unasked && d.Verdict == permission.Ask {
+		return s, unasked, fmt.Errorf("%s, and whoever wants it undone may not allow that", d.Reason)
+	}
+	s = r.env.Space(tool.Call{Name: name, Permit: policy.PermitOnce(call)})
+	unasked = r.env.Space(tool.Call{Name: name, Permit: permission.Permit{Policy: policy}})
+	return s, unasked, nil
 }
 
 // elsewhere reports whether a tool may change files of which nothing is kept: by programs, by

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -284,5 +285,112 @@ func TestUndoWithoutFiles(t *testing.T) {
 	u.p.want("id", "n")
 	if _, err := os.Stat(filepath.Join(u.home, "sessions", "s.undo")); !os.IsNotExist(err) {
 		t.Errorf("a new session keeps what the earlier one did: %v", err)
+	}
+}
+
+// What the permissions deny by now stays denied to undo, by the rules for the tool that made a change: else a program
+// that may only ask for undo writes files of an agent whose owner took that from it.
+func TestUndoKeepsToTheToolsRules(t *testing.T) {
+	writers := []string{"write_file", "edit_file", "apply_patch", "move_file", "copy_file", "delete_file"}
+	denied := map[string]string{}
+	for _, name := range writers {
+		denied[name] = `"` + name + `":{"mode":"deny"}`
+	}
+	all := strings.Join(slices.Sorted(maps.Values(denied)), ",")
+	const patch = `apply_patch {"patch":"*** Begin Patch\n*** Delete File: b.txt\n*** End Patch\n"}`
+	for _, tt := range []struct{ name, permissions, stays string }{
+		{"all as before", `"tools":{}`, ""},
+		{"all disabled", `"disabled_tools":["` + strings.Join(writers, `","`) + `"]`, "write_file is disabled for this agent"},
+		{"all denied", `"tools":{` + all + `}`, "the rules of this agent deny write_file"},
+		{"the tool denied", `"tools":{` + denied["edit_file"] + `}`, "the rules of this agent deny edit_file"},
+		{"what the patch did denied", `"tools":{` + denied["delete_file"] + `}`, "the rules of this agent deny apply_patch"},
+		{"another tool denied", `"tools":{` + denied["move_file"] + `}`, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			u := newUndoer(t, "trusted", map[string][]string{"go": {
+				`write_file {"path":"w.txt","content":"mine"}`, `edit_file {"path":"a.txt","old_text":"before","new_text":"after"}`, patch,
+			}})
+			u.write("a.txt", "before\n", 0o600)
+			u.write("b.txt", "before\n", 0o600)
+			before := siteOf(t, u.work)
+			u.say("go")
+			changed := siteOf(t, u.work)
+			u.p.send(`{"type":"set_permissions","id":"p","permissions":{"preset":"trusted",` + tt.permissions + `}}`)
+			if answer := u.p.want("id", "p"); !answer.Get("ok").Bool() {
+				t.Fatal(answer.Raw)
+			}
+			restored, left, _ := u.undo()
+			after := siteOf(t, u.work)
+			switch {
+			case tt.stays == "":
+				if !slices.Equal(after, before) || len(left) > 0 {
+					t.Errorf("left %q; there are %q", left, after)
+				}
+			case !slices.Contains(slices.Collect(maps.Values(left)), tt.stays):
+				t.Errorf("restored %q, left %q, want %q", restored, left, tt.stays)
+			case len(left) == 3 && !slices.Equal(after, changed), len(left)+len(restored) != 3:
+				t.Errorf("restored %q, left %q; there are %q", restored, left, after)
+			}
+		})
+	}
+}
+
+// What was kept before the tool was named is taken back as long as any tool could write it.
+func TestUndoOfChangesWithoutATool(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		u := newUndoer(t, "trusted", map[string][]string{"go": {`write_file {"path":"a.txt","content":"mine"}`}})
+		u.say("go")
+		kept := filepath.Join(u.home, "sessions", "s.undo")
+		entries, err := os.ReadDir(kept)
+		if err != nil || len(entries) != 1 {
+			t.Fatal(entries, err)
+		}
+		name := filepath.Join(kept, entries[0].Name())
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		earlier := strings.Replace(string(text), `"tool":"write_file"`, `"later":1`, 1)
+		if err := os.WriteFile(name, []byte(earlier), 0o600); err != nil || earlier == string(text) {
+			t.Fatal(err, string(text))
+		}
+		u.again()
+		disabled := `"write_file","move_file","copy_file","delete_file","apply_patch"`
+		if all {
+			disabled += `,"edit_file"`
+		}
+		u.p.send(`{"type":"set_permissions","id":"p","permissions":{"preset":"trusted","disabled_tools":[` + disabled + `]}}`)
+		u.p.want("id", "p")
+		if restored, left, _ := u.undo(); len(restored) == 1 == all || left["a.txt"] == "" == all {
+			t.Errorf("all disabled: %v; restored %q, left %q", all, restored, left)
+		}
+	}
+}
+
+// With unasked, what the preset asks about by now stays; without, it is taken back.
+func TestUndoUnasked(t *testing.T) {
+	for _, unasked := range []bool{true, false} {
+		outside := t.TempDir()
+		path := filepath.Join(outside, "a.txt")
+		u := newUndoer(t, "trusted", map[string][]string{"go": {
+			`write_file {"path":"` + path + `","content":"mine"}`, `write_file {"path":"in.txt","content":"mine"}`,
+		}})
+		u.p.send(`{"type":"set_permissions","id":"p","permissions":{"preset":"trusted","allowed_paths":["` + outside + `"]}}`)
+		u.p.want("id", "p")
+		u.say("go")
+		if _, err := os.Stat(path); err != nil {
+			t.Fatal(err)
+		}
+		u.p.send(`{"type":"set_permissions","id":"q","permissions":{"preset":"trusted"}}`)
+		u.p.want("id", "q")
+		u.p.send(fmt.Sprintf(`{"type":"undo","id":"u","files":true,"unasked":%t}`, unasked))
+		files := u.p.want("id", "u").Get("files")
+		_, err := os.Stat(path)
+		if there := err == nil; there != unasked || files.Get("left.0.path").Exists() != unasked || unasked && !strings.Contains(files.Raw, "is outside the working directory") {
+			t.Errorf("unasked %v: there %v, %s", unasked, there, files.Raw)
+		}
+		if _, err := os.Stat(filepath.Join(u.work, "in.txt")); !os.IsNotExist(err) {
+			t.Errorf("unasked %v: what it may write unasked was not taken back: %s", unasked, files.Raw)
+		}
 	}
 }

@@ -27,6 +27,8 @@ type Space struct {
 	AllowedPaths []string
 	// Checker says more of the paths within AllowedPaths; nil lets all pass.
 	Checker Checker
+	// Tool is the name of the one that is called.
+	Tool string
 	// Snapshots keeps what files were before they are changed; nil keeps nothing.
 	Snapshots *snapshot.Store
 }

@@ -20,13 +20,16 @@ var errChanged = errors.New("something else has changed it since")
 // errMovedIn says that a file would leave the space in which programs could have changed it.
 var errMovedIn = errors.New("it came from where the agent may not write without being asked: look at it, and move it back")
 
-// Undo takes back what the tools changed in a turn, the last change first, as far as the space
-// lets them write there now. A file that is not as they left it stays as it is, as does one that was moved
-// here from outside of unasked, where the agent writes without asking. restored are the
-// paths that are as before the turn, left the others; both are sorted.
-func Undo(ctx context.Context, s, unasked Space, turn time.Time) (restored []string, left []protocol.FileLeft) {
-	store := s.Snapshots
-	s.Snapshots = nil
+// Rewriter says what may be touched while a change is taken back; unasked is where the agent
+// writes without asking. The error says why the change stays.
+type Rewriter interface {
+	Rewrite(e *snapshot.Entry) (s, unasked Space, err error)
+}
+
+// Undo takes back what the tools changed in a turn, the last change first, as far as the spaces
+// let them write there now. A file that is not as they left it stays as it is, as does one that was moved
+// here from outside of unasked. restored are the paths that are as before the turn, left the others; both are sorted.
+func Undo(ctx context.Context, store *snapshot.Store, r Rewriter, turn time.Time) (restored []string, left []protocol.FileLeft) {
 	reasons := map[string]string{} // by path; "" is restored
 	for _, e := range slices.Backward(store.Turn(turn)) {
 		paths := []string{e.Path}
@@ -35,7 +38,11 @@ func Undo(ctx context.Context, s, unasked Space, turn time.Time) (restored []str
 		}
 		reason := ""
 		if !e.Undone {
-			if err := s.restore(ctx, unasked, store, e); err != nil {
+			s, unasked, err := r.Rewrite(e)
+			if s.Snapshots = nil; err == nil {
+				err = s.restore(ctx, unasked, store, e)
+			}
+			if err != nil {
 				reason = bare(err).Error()
 			}
 		}
@@ -198,7 +205,7 @@ func (c *change) keep() {
 	if store == nil {
 		return
 	}
-	e := snapshot.Entry{Path: c.at.path}
+	e := snapshot.Entry{Path: c.at.path, Tool: c.at.space.Tool}
 	top := strings.TrimSuffix(c.at.path, c.at.name)
 	for _, name := range c.at.made {
 		e.Made = append(e.Made, filepath.Join(top, name))

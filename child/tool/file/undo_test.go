@@ -14,6 +14,13 @@ import (
 	"nexus.internal/child/tool/file"
 )
 
+// within implements [file.Rewriter]: all changes are taken back in the same spaces.
+type within struct{ space, unasked file.Space }
+
+func (w within) Rewrite(*snapshot.Entry) (s, unasked file.Space, err error) {
+	return w.space, w.unasked, nil
+}
+
 // Whatever two turns did to two files, undoing one after the other brings back what was there before each.
 func TestUndoTurnAfterTurn(t *testing.T) {
 	calls := [][]any{
@@ -44,7 +51,7 @@ func TestUndoTurnAfterTurn(t *testing.T) {
 			}
 		}
 		for turn := 1; turn >= 0; turn-- {
-			_, left := file.Undo(t.Context(), space, space, time.Unix(int64(turn), 0))
+			_, left := file.Undo(t.Context(), space.Snapshots, within{space, space}, time.Unix(int64(turn), 0))
 			if diff := cmp.Diff(before[turn], r.tree()); diff != "" || len(left) > 0 {
 				t.Fatalf("history %d, turn %d: left %v\n%s", n, turn, left, diff)
 			}
@@ -76,7 +83,7 @@ func TestUndoMovesNothingOut(t *testing.T) {
 	r.must(err)
 	r.must(f.Close())
 	r.must(os.Chtimes(moved, time.Time{}, info.ModTime()))
-	restored, left := file.Undo(t.Context(), space, own, turn)
+	restored, left := file.Undo(t.Context(), space.Snapshots, within{space, own}, turn)
 	if _, err := os.Lstat(tool); !os.IsNotExist(err) || len(restored) > 0 || len(left) != 2 {
 		t.Errorf("restored %v, left %v; at its old place: %v", restored, left, err)
 	}
@@ -85,7 +92,7 @@ func TestUndoMovesNothingOut(t *testing.T) {
 	if _, err := r.run("move_file", "from", "a", "to", "b"); err != nil {
 		t.Fatal(err)
 	}
-	if restored, left := file.Undo(t.Context(), space, own, turn.Add(time.Second)); len(restored) != 2 || len(left) > 0 {
+	if restored, left := file.Undo(t.Context(), space.Snapshots, within{space, own}, turn.Add(time.Second)); len(restored) != 2 || len(left) > 0 {
 		t.Errorf("within: restored %v, left %v", restored, left)
 	}
 }
