@@ -423,3 +423,35 @@ func TestPageCode(t *testing.T) {
 		t.Errorf("a code of a key that has ended: HTTP %d", status)
 	}
 }
+
+// A key that rotate_key has replaced creates no agent without walls: `cat server.key` as its program was the new key.
+func TestReplacedKeyCreatesNoAgentWithoutWalls(t *testing.T) {
+	r := rigged(t, nil)
+	if _, body := r.post("/", `{"jsonrpc":"2.0","id":1,"method":"rotate_key","params":{"grace_s":60}}`); !gjson.Get(body, "result.rotated").Bool() {
+		t.Fatal(body)
+	}
+	now, err := auth.Read(r.keys.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		params string
+		open   bool
+	}{
+		{`"agent_id":"own"`, false},
+		{`"agent_id":"kind","kind":"copycat"`, true},
+		{`"agent_id":"command","kind":"script","command":["cat","` + r.keys.Path() + `"]`, true},
+		{`"agent_id":"unwalled","kind":"copycat","sandbox":false`, true},
+		{`"agent_id":"yolo","preset":"yolo"`, true},
+		{`"agent_id":"walled","kind":"copycat","sandbox":true`, false},
+		{`"agent_id":"sandboxed","kind":"copycat","preset":"sandboxed"`, false},
+	} {
+		body := `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{` + tt.params + `}}`
+		if _, answer := r.post("/", body); (gjson.Get(answer, "error.data.type").Str == "NOT_PERMITTED") != tt.open || !tt.open && !gjson.Get(answer, "result.agent_id").Exists() {
+			t.Errorf("by the key in its grace: %s: %s", tt.params, answer)
+		}
+		if _, answer := r.post("/", body, "Authorization", "Bearer "+now.Reveal()); gjson.Get(answer, "error.data.type").Str == "NOT_PERMITTED" {
+			t.Errorf("by the new key: %s: %s", tt.params, answer)
+		}
+	}
+}

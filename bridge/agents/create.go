@@ -62,6 +62,11 @@ func (r *Registry) create(ctx context.Context, c *rpc.Call, p api.CreateAgentPar
 			p.Sandbox = new(true)
 		}
 	}
+	if c.By.Grant.Replaced() {
+		if err := checkReplaced(r, p); err != nil {
+			return nil, IsNew, err
+		}
+	}
 	id := *p.AgentID
 	defer r.locks.Lock(id)()
 	a, err := r.o.Supervisor.Agent(id)

@@ -51,6 +51,16 @@ func mayHave(r *Registry, by string, p api.CreateAgentParams) error {
 	return api.Invalid("kind", "%s cannot create agents of kind %s: the owner lets agents have those whose kind says agents in the configuration", by, *p.Kind)
 }
 
+// checkReplaced is NOT_PERMITTED if a key that rotate_key has replaced asks for an agent without walls: that would read
+// the new key for it.
+func checkReplaced(r *Registry, p api.CreateAgentParams) error {
+	wall := p.ParentAgentID != nil || protocol.Value(p.Preset) == rights.Sandboxed || r.o.Admission.Kinds()[protocol.Value(p.Kind)].Program.Sandbox
+	if protocol.Value(p.Preset) == rights.Yolo || p.Kind != nil && !protocol.ValueOr(p.Sandbox, wall) {
+		return api.Denied("rotate_key has replaced this key, so it creates no agent whose programs have no walls; the server's key file has the new one")
+	}
+	return nil
+}
+
 // checkWalls is NOT_PERMITTED if the program of an agent of another make could do unasked what the agent that wants it
 // is asked about, or may not do: the ceiling says what is allowed, not who is asked.
 func checkWalls(r *Registry, by string, p api.CreateAgentParams, up parent) error {

@@ -46,6 +46,10 @@ type Grant struct {
 	Expires time.Time
 }
 
+// Replaced reports whether it is a full key that rotate_key has replaced, and that is in its
+// grace: no other full key has an end.
+func (g Grant) Replaced() bool { return g.Scope == ScopeFull && !g.Expires.IsZero() }
+
 // entry is a key of a Keyring.
 type entry struct {
 	Grant

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -36,6 +37,11 @@ func TestRecordedPrincipal(t *testing.T) {
 	r.Header.Set(principalHeader, base64.StdEncoding.EncodeToString([]byte(withKey)))
 	if machine, got, err := From(r.Header); err != nil || machine != "a" || cmp.Diff(by.Grant, got.Grant) != "" {
 		t.Errorf("it is read as %+v of %s, %v", got, machine, err)
+	}
+	old := rpc.Principal{Grant: auth.Grant{ID: "0123456789ab", Scope: auth.ScopeFull, Expires: time.Now().UTC()}} // the other machine refuses it what it does here
+	NewClient(alone{}).sign(r, old, "1")
+	if _, got, err := From(r.Header); err != nil || !got.Grant.Replaced() || !got.Grant.Expires.Equal(old.Grant.Expires) {
+		t.Errorf("a key that was replaced is read as %+v, %v", got, err)
 	}
 	r.Header.Set(principalHeader, base64.StdEncoding.EncodeToString([]byte(strings.Replace(withKey, "{", `{"format":2,`, 1))))
 	if _, got, err := From(r.Header); err == nil || !strings.Contains(err.Error(), "has format 2, and this program reads 1: upgrade it") {

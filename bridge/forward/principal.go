@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -28,6 +29,8 @@ type principal struct {
 	Scope    auth.Scope `json:"scope,omitzero"`
 	AgentID  string     `json:"agent_id,omitzero"`
 	MayGrant bool       `json:"may_grant,omitzero"`
+	// Expires is when a full key ends that was replaced.
+	Expires time.Time `json:"expires,omitzero"`
 	// Of an agent that asks; the others are missing then.
 	Caller  *supervisor.Caller `json:"caller,omitzero"`
 	Visitor *rpc.Visitor       `json:"visitor,omitzero"`
@@ -35,8 +38,12 @@ type principal struct {
 
 // sign says in a request for whom it is.
 func (f *Client) sign(r *http.Request, by rpc.Principal, requestID string) {
+	var expires time.Time
+	if by.Grant.Replaced() {
+		expires = by.Grant.Expires
+	}
 	text, err := json.Marshal(principal{
-		KeyID: by.Grant.ID, KeyName: by.Grant.Name, Scope: by.Grant.Scope, AgentID: by.Grant.AgentID, MayGrant: by.Grant.MayGrant,
+		KeyID: by.Grant.ID, KeyName: by.Grant.Name, Scope: by.Grant.Scope, AgentID: by.Grant.AgentID, MayGrant: by.Grant.MayGrant, Expires: expires,
 		Caller: by.Agent, Visitor: by.Visitor,
 	})
 	if err != nil {
@@ -59,7 +66,7 @@ func From(h http.Header) (machine string, by rpc.Principal, err error) {
 		return "", rpc.Principal{}, fmt.Errorf("the header %s: %w", principalHeader, err)
 	}
 	by = rpc.Principal{
-		Grant: auth.Grant{ID: p.KeyID, Name: p.KeyName, Scope: p.Scope, AgentID: p.AgentID, MayGrant: p.MayGrant},
+		Grant: auth.Grant{ID: p.KeyID, Name: p.KeyName, Scope: p.Scope, AgentID: p.AgentID, MayGrant: p.MayGrant, Expires: p.Expires},
 		Valid: context.Background(), Agent: p.Caller, Visitor: p.Visitor,
 	}
 	if p.Caller != nil {

@@ -13,9 +13,9 @@ import (
 )
 
 // checkNotReplaced refuses a full key that rotate_key has replaced and that is in its grace:
-// what it made would be good when it is not any more. No other full key has an end.
+// what it made would be good when it is not any more.
 func checkNotReplaced(c *rpc.Call) error {
-	if c.By.Grant.Scope == auth.ScopeFull && !c.By.Grant.Expires.IsZero() {
+	if c.By.Grant.Replaced() {
 		return api.Denied("rotate_key has replaced this key, so it makes no others until it ends; the server's key file has the new one")
 	}
 	return nil
