@@ -157,11 +157,25 @@ func (o *clusterOptions) private() (paths []string) {
 	if o.files == "" {
 		return paths
 	}
-	paths = append(paths, o.files)
-	if above := filepath.Dir(o.files); identity.HasAuthority(above) {
-		paths = append(paths, above)
+	return append(append(paths, o.files), authorities(withoutLinks(o.files), o.files)...)
+}
+
+// authorities are the directories of nexus cluster init in which those of machines lie, with the files of other machines: whoever reads them is any of these.
+func authorities(machines ...string) (all []string) {
+	for _, dir := range machines {
+		if above := identity.MadeIn(dir); above != "" && !slices.Contains(all, above) {
+			all = append(all, above)
+		}
 	}
-	return paths
+	return all
+}
+
+// withoutLinks is a path without links, or the path where that cannot be told: then it is of no use.
+func withoutLinks(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
 }
 
 // completeNATS checks the flags beside --nats.

@@ -47,12 +47,13 @@ func (o *remoteOptions) complete() (err error) {
 	return err
 }
 
-// private are the files that let whoever changes or reads them be the server for its clients.
+// private are the files that let whoever changes or reads them be the server for its clients, and where they lie in the directory
+// of an authority, that: with its key, any name is proved.
 func (o *remoteOptions) private() []string {
 	if o.listen == "" {
 		return nil
 	}
-	return []string{o.cert, o.key}
+	return append([]string{o.cert, o.key}, authorities(filepath.Dir(withoutLinks(o.cert)), filepath.Dir(withoutLinks(o.key)), filepath.Dir(o.cert), filepath.Dir(o.key))...)
 }
 
 // certificate reads the files; nil without the flags.

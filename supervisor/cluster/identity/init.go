@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"bytes"
 	"cmp"
 	"crypto"
 	"crypto/ecdsa"
@@ -147,10 +148,23 @@ func specsOf(name string, all map[string]string) (specs []Spec, err error) {
 	return specs, nil
 }
 
-// HasAuthority reports whether a directory is one of Init, beside whose machines their authority is.
-func HasAuthority(dir string) bool {
-	_, err := os.Lstat(filepath.Join(dir, authorityFile))
-	return err == nil
+// MadeIn is the directory of Init in which that of a machine lies still, with the files of the others; "" if it lies in
+// another one, as one that was copied to its machine does.
+func MadeIn(machine string) string {
+	above := filepath.Dir(machine)
+	if _, err := os.Lstat(filepath.Join(above, signerFile)); err == nil {
+		return above
+	}
+	// The authority's key may have been taken away: then its certificate is the one that the machine has.
+	const most = 64 << 10 // bytes
+	own, err := safefile.Read(filepath.Join(machine, authorityFile), most)
+	if err != nil || len(own) == 0 {
+		return ""
+	}
+	if its, err := safefile.Read(filepath.Join(above, authorityFile), most); err != nil || !bytes.Equal(its, own) {
+		return ""
+	}
+	return above
 }
 
 // machines are those that dir has.
