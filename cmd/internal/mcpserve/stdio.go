@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,20 +21,20 @@ import (
 )
 
 // stdio is a transport over lines of at most frame.MaxPayload bytes. Unlike the SDK's it outlives
-// a line that is no message: such a line is answered with an error. It ends only when what was asked
+// a line that is no message, and answers a request whose id another one has that runs: with an error. It ends only when what was asked
 // before the end of the lines is answered, but for calls of tools, which the SDK cancels then.
 type stdio struct {
 	in *frame.Reader // one goroutine reads
 
 	mu      sync.Mutex // guards all below
 	out     io.Writer
-	owed    map[sdk.ID]struct{} // requests that were read and have no answer yet
-	broken  bool                // out takes no more
-	changed *sync.Cond          // owed or broken, or a context has ended
+	running map[sdk.ID]bool // requests that were read and have no answer yet; true for those that are owed one before the end
+	broken  bool            // out takes no more
+	changed *sync.Cond      // running or broken, or a context has ended
 }
 
 func newStdio(in io.Reader, out io.Writer) *stdio {
-	s := &stdio{in: frame.NewReader(in), out: out, owed: map[sdk.ID]struct{}{}}
+	s := &stdio{in: frame.NewReader(in), out: out, running: map[sdk.ID]bool{}}
 	s.changed = sync.NewCond(&s.mu)
 	return s
 }
@@ -55,7 +57,6 @@ func (s *stdio) Read(ctx context.Context) (sdk.Message, error) {
 		} else if err == nil {
 			var message sdk.Message
 			if message, err = s.decode(line); message != nil {
-				s.owe(message)
 				return message, nil
 			}
 		}
@@ -66,13 +67,19 @@ func (s *stdio) Read(ctx context.Context) (sdk.Message, error) {
 	}
 }
 
-// owe notes that a request, if it is one, is to be answered before the end.
-func (s *stdio) owe(message sdk.Message) {
-	if r, ok := message.(*sdk.Request); ok && r.IsCall() && r.Method != "tools/call" {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.owed[r.ID] = struct{}{}
+// begin notes that a request, if it is one, runs. It is false for one whose id another one has that runs: the SDK would not answer it.
+func (s *stdio) begin(message sdk.Message) bool {
+	r, ok := message.(*sdk.Request)
+	if !ok || !r.IsCall() {
+		return true
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, used := s.running[r.ID]; used {
+		return false
+	}
+	s.running[r.ID] = r.Method != "tools/call"
+	return true
 }
 
 // settle waits until everything that is owed was answered, or cannot be.
@@ -85,7 +92,7 @@ func (s *stdio) settle(ctx context.Context) {
 	defer stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.owed) > 0 && !s.broken && ctx.Err() == nil {
+	for slices.Contains(slices.Collect(maps.Values(s.running)), true) && !s.broken && ctx.Err() == nil {
 		s.changed.Wait()
 	}
 }
@@ -120,6 +127,9 @@ func (s *stdio) decode(line []byte) (sdk.Message, error) {
 	if err != nil {
 		return nil, s.refuse(item.Request.ID, err.Error())
 	}
+	if !s.begin(message) {
+		return nil, s.refuse(item.Request.ID, fmt.Sprintf("the id %s is in use by a request that runs", item.Request.ID))
+	}
 	return message, nil
 }
 
@@ -144,18 +154,21 @@ func (s *stdio) refuse(id jsonrpc.ID, details string) error {
 
 // Write implements [mcp.Connection].
 func (s *stdio) Write(_ context.Context, message sdk.Message) error {
-	if r, ok := message.(*sdk.Response); ok {
+	r, answer := message.(*sdk.Response)
+	if answer {
 		message = coded(r)
 	}
 	line, err := sdk.EncodeMessage(message)
 	if err != nil {
-		return fmt.Errorf("encode a message: %w", err)
+		err = fmt.Errorf("encode a message: %w", err)
 	}
-	err = s.write(line)
-	if r, ok := message.(*sdk.Response); ok {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.owed, r.ID)
+	s.mu.Lock() // whoever has read the answer may use its id again
+	defer s.mu.Unlock()
+	if err == nil {
+		err = s.writeLocked(line)
+	}
+	if answer {
+		delete(s.running, r.ID)
 		s.changed.Broadcast()
 	}
 	return err
@@ -173,6 +186,11 @@ func coded(r *sdk.Response) *sdk.Response {
 func (s *stdio) write(line []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.writeLocked(line)
+}
+
+// writeLocked is write for a caller that holds mu.
+func (s *stdio) writeLocked(line []byte) error {
 	_, err := s.out.Write(append(line, '\n'))
 	if err != nil {
 		s.broken = true
