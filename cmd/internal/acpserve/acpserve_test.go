@@ -137,6 +137,37 @@ func TestNameFor(t *testing.T) {
 	}
 }
 
+// A link of a prompt is attached only if the file lies in the agent's directory, wherever symbolic links lead: the agent refuses the whole prompt
+// for another one.
+func TestLinkedFilesThroughLinks(t *testing.T) {
+	top := t.TempDir()
+	dir, outside := filepath.Join(top, "work"), filepath.Join(top, "outside")
+	for _, at := range []string{filepath.Join(dir, "sub"), outside} {
+		if err := os.MkdirAll(at, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(at, "f"), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range map[string]string{"work/out": outside, "work/in": "sub", "work/file": "sub/f", "named": "work"} {
+		if err := os.Symlink(to, filepath.Join(top, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, cwd := range []string{dir, filepath.Join(top, "named")} {
+		for name, attached := range map[string]bool{
+			"work/sub/f": true, "work/in/f": true, "named/sub/f": true, "work/out/f": false, "named/out/f": false, "work/file": false, "outside/f": false, "work/gone/f": false,
+		} {
+			file := filepath.Join(top, name)
+			text, files, err := message([]block{{Type: "resource_link", Name: "f", URI: new("file://" + file)}}, cwd)
+			if err != nil || text != "[f]("+file+")" || len(files) == 1 != attached {
+				t.Errorf("%s in %s: %q, %v, %v, want attached: %t", name, cwd, text, files, err, attached)
+			}
+		}
+	}
+}
+
 func TestMessage(t *testing.T) {
 	dir := t.TempDir()
 	small := filepath.Join(dir, "small.txt")

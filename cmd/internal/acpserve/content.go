@@ -114,9 +114,14 @@ func fileOf(uri string) string {
 	return filepath.Clean(u.Path)
 }
 
-// isSmall reports whether a file is a regular one of the agent's directory that can be attached. The
-// agent itself decides whether it may read it.
+// isSmall reports whether a file is a regular one of the agent's directory, wherever links lead, that can be attached. The
+// agent itself decides whether it may read it, and refuses the whole prompt if not.
 func isSmall(file, dir string) bool {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return false
+	}
+	file = safefile.ThroughNoLink(file)
 	if _, inside := safefile.Below(dir, file); !inside {
 		return false
 	}
