@@ -44,6 +44,9 @@ func unknownVerb(parent *cobra.Command, name string) error {
 	if !parent.HasParent() && slices.Contains([]string{"agents", "ls", "ps"}, name) { // elsewhere they are called so
 		return Usage("unknown verb %q: did you mean %s list?", name, parent.CommandPath())
 	}
+	if name == "help" { // which the root alone has
+		return Usage("unknown verb %q: did you mean %s help%s?", name, parent.Root().Name(), strings.TrimPrefix(parent.CommandPath(), parent.Root().Name()))
+	}
 	if near := suggest.Nearest(name, names); near != "" {
 		return Usage("unknown verb %q: did you mean %s %s?", name, parent.CommandPath(), near)
 	}
