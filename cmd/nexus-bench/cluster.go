@@ -39,31 +39,41 @@ func (b *bench) cluster(ctx context.Context, single *server) (rows []row, err er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, farm.close()) }()
-	a, other := farm.machines[0], farm.machines[1]
-	if err := errors.Join(single.create(ctx, "alone"), farm.create(ctx, a, "near")); err != nil {
+	if err := single.create(ctx, "alone"); err != nil {
 		return nil, err
 	}
-	if err := until(ctx, func() error { return other.send(ctx, "near", oneWord) }); err != nil { // once it knows of it
-		return nil, err
+	agents := make([]string, clusterMachines) // one of each machine, of which chance says which one leads the others
+	for i, m := range farm.machines {
+		agents[i] = fmt.Sprintf("near-%d", i)
+		if err := farm.create(ctx, m, agents[i]); err != nil {
+			return nil, err
+		}
+		if err := until(ctx, func() error { return farm.next(i).send(ctx, agents[i], oneWord) }); err != nil { // once it knows of it
+			return nil, err
+		}
 	}
-	timed := func(steps ...func(context.Context) error) *series {
+	// Of each series every machine has its turn, a round long: chance says which one leads the others, here and in the floor.
+	timed := func(steps ...func(ctx context.Context, machine int) error) *series {
+		round := 0
 		return of(func() (float64, error) {
+			round++
 			return p50(ctx, b.size.clusterSends, func() (err error) {
 				for i := 0; i < len(steps) && err == nil; i++ {
-					err = steps[i](ctx)
+					err = steps[i](ctx, round%clusterMachines)
 				}
 				return err
 			})
 		})
 	}
-	send := func(s *server, agent string) func(context.Context) error {
-		return func(ctx context.Context) error { return s.send(ctx, agent, oneWord) }
-	}
-	request, publish := timed(floor.bare.Request), timed(floor.bare.Publish)
+	publishes := floor.bare.Publish
+	requests := func(ctx context.Context, _ int) error { return floor.bare.Request(ctx) }
+	sends := func(ctx context.Context, i int) error { return farm.machines[i].send(ctx, agents[i], oneWord) }
+	request, publish := timed(requests), timed(publishes)
 	// What comes behind something else takes longer than the same over and over: so the floors are of such pairs.
-	alone, near, forwarded := timed(send(single, "alone"), floor.bare.Publish), timed(send(a, "near")), timed(send(other, "near"))
-	requested := timed(send(a, "near"), floor.bare.Request)
-	named := timed(func(ctx context.Context) error { return a.sendNamed(ctx, "near", oneWord) })
+	alone := timed(func(ctx context.Context, _ int) error { return single.send(ctx, "alone", oneWord) }, publishes)
+	near, requested := timed(sends), timed(sends, requests)
+	forwarded := timed(func(ctx context.Context, i int) error { return farm.next(i).send(ctx, agents[i], oneWord) })
+	named := timed(func(ctx context.Context, i int) error { return farm.machines[i].sendNamed(ctx, agents[i], oneWord) })
 	rateAlone := of(single.sendRate(ctx))
 	rateFarm := of(farm.sendRate(ctx))
 	if err := inTurns(ctx, b.size.clusterRounds, alone, near, named, forwarded, requested, request, publish, rateAlone, rateFarm); err != nil {
@@ -183,6 +193,9 @@ type farm struct {
 	machines []*server
 	shared   string // where the agents work
 }
+
+// next is the machine behind one.
+func (f *farm) next(i int) *server { return f.machines[(i+1)%len(f.machines)] }
 
 func (b *bench) startFarm(ctx context.Context) (f *farm, err error) {
 	dir, err := os.MkdirTemp(b.dir, "farm-")

@@ -111,11 +111,11 @@ type sizes struct {
 var (
 	thorough = sizes{
 		rounds: 20, starts: 60, agents: 5000, idle: 5000, requests: 400, talks: 4, lines: 200_000, endless: 1 << 30,
-		deaths: 300, ends: 10, kills: 1000, loops: 50, beside: 300, besideRounds: 10, scaleSends: 1000, idleAgents: 50, idleTime: 30 * time.Second, clusterRounds: 5, clusterSends: 100, machines: 10, takenOver: 50, drained: 300,
+		deaths: 300, ends: 10, kills: 1000, loops: 50, beside: 300, besideRounds: 10, scaleSends: 1000, idleAgents: 50, idleTime: 30 * time.Second, clusterRounds: 6, clusterSends: 100, machines: 10, takenOver: 50, drained: 300,
 	}
 	rough = sizes{
 		rounds: 4, starts: 12, agents: 100, idle: 1000, requests: 200, talks: 2, lines: 200_000, endless: 256 << 20,
-		deaths: 40, ends: 2, kills: 60, loops: 50, beside: 100, besideRounds: 4, scaleSends: 300, idleAgents: 10, idleTime: 5 * time.Second, clusterRounds: 2, clusterSends: 50, machines: 3, takenOver: 20, drained: 30,
+		deaths: 40, ends: 2, kills: 60, loops: 50, beside: 100, besideRounds: 4, scaleSends: 300, idleAgents: 10, idleTime: 5 * time.Second, clusterRounds: 3, clusterSends: 50, machines: 3, takenOver: 20, drained: 30,
 	}
 )
 

@@ -40,11 +40,11 @@ func TestBare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 {
+	for i := range 3 {
 		if err := b.Request(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Publish(ctx); err != nil {
+		if err := b.Publish(ctx, i%len(links)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -54,7 +54,7 @@ func TestBare(t *testing.T) {
 	engines[0].Close()
 	short, cancelShort := context.WithTimeout(ctx, time.Second)
 	defer cancelShort()
-	if b.Publish(short) == nil {
+	if b.Publish(short, 0) == nil {
 		t.Error("a message is kept without a majority")
 	}
 }
