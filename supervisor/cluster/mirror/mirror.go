@@ -78,7 +78,7 @@ func Open(ctx context.Context, js jetstream.JetStream, cluster string, replicas 
 	if err != nil {
 		return nil, fmt.Errorf("open the stream of files: %w", err)
 	}
-	_, _, _ = s.bucket.open(ctx, js, bucketPatience) // without it all goes into the stream
+	_, _, _ = s.bucket.open(ctx, js, objectPatience) // without it all goes into the stream
 	return s, nil
 }
 

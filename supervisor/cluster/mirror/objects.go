@@ -29,7 +29,7 @@ const (
 	objectPatience = 3 * time.Second
 	// putPatience bounds the writing of an object, beside which the stream of files goes on to take messages.
 	putPatience = 6 * time.Second
-	// bucketPatience bounds the wait for the bucket when the stream of files is opened, or an object is read, and bucketAgain is how long is not asked for it again if it was in vain.
+	// bucketPatience bounds the wait for the bucket when an object is read, and bucketAgain is how long is not asked for it again if it was in vain.
 	bucketPatience, bucketAgain = 10 * time.Second, time.Minute
 	// lookAgain is how often an object is looked for that is not found: one that begins to lead the others may have to read what it has first.
 	lookAgain = 5
