@@ -21,10 +21,9 @@ import (
 )
 
 const (
-	// leastObject is from how many bytes on, written at once, what a file has more goes to the object store, and maxObject is how many bytes an object has.
-	leastObject, maxObject = chunk, 4 << 20
-	// objectChunk is how many bytes of an object one message has.
-	objectChunk = 256 << 10
+	// leastObject is from how many bytes on, written at once, what a file has more goes to the object store, and maxObject is how many bytes an object has. It is
+	// one message then: of several, which the library sends without waiting, those come late that found nobody who leads the others, so the object would be in disorder.
+	leastObject, maxObject = chunk, 512 << 10
 	// objectPatience bounds a try to write or to read one.
 	objectPatience = 3 * time.Second
 	// putPatience bounds the writing of an object, beside which the stream of files goes on to take messages.
@@ -91,6 +90,9 @@ func (b *bucket) open(ctx context.Context, js jetstream.JetStream, patience time
 	return store, stream, nil
 }
 
+// chunk is where the bytes of an object are, by the name that the library has given it.
+func (b *bucket) chunk(nuid string) string { return "$O." + b.name + ".C." + nuid }
+
 // avoided is why nothing is written for now; nil if something may be.
 func (b *bucket) avoided() error {
 	b.mu.Lock()
@@ -147,7 +149,7 @@ func (s *Stream) put(ctx context.Context, agent string, epoch uint64, piece []by
 	err = retryFor(bounded, objectPatience, func(ctx context.Context) error {
 		name = newObject(agent, epoch)
 		tried(name)
-		_, err := store.Put(ctx, jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: objectChunk}}, bytes.NewReader(piece))
+		_, err := store.Put(ctx, jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: maxObject}}, bytes.NewReader(piece))
 		return known(err)
 	})
 	if err != nil && ctx.Err() == nil {
@@ -156,17 +158,23 @@ func (s *Stream) put(ctx context.Context, agent string, epoch uint64, piece []by
 	return name, err
 }
 
-// get reads the object of a change.
+// get reads the object of a change. It asks for the one message: the library would have NATS make a consumer for each object.
 func (s *Stream) get(ctx context.Context, c change) (piece []byte, err error) {
-	store, _, err := s.bucket.open(ctx, s.js, bucketPatience)
+	store, stream, err := s.bucket.open(ctx, s.js, bucketPatience)
 	if err != nil {
 		return nil, err
 	}
 	for look := 1; ; look++ {
 		var missing bool
-		err := retryFor(ctx, objectPatience, func(ctx context.Context) (err error) {
-			piece, err = store.GetBytes(ctx, c.Object)
-			if missing = errors.Is(err, jetstream.ErrObjectNotFound) || errors.Is(err, jetstream.ErrDigestMismatch); missing {
+		err := retryFor(ctx, objectPatience, func(ctx context.Context) error {
+			info, err := store.GetInfo(ctx, c.Object)
+			if err == nil {
+				var raw *jetstream.RawStreamMsg
+				if raw, err = stream.GetLastMsgForSubject(ctx, s.bucket.chunk(info.NUID)); err == nil {
+					piece = raw.Data
+				}
+			}
+			if missing = errors.Is(err, jetstream.ErrObjectNotFound) || errors.Is(err, jetstream.ErrMsgNotFound); missing {
 				return nil
 			}
 			return err
@@ -204,5 +212,5 @@ func (s *Stream) remove(ctx context.Context, name string) error {
 }
 
 func (s *Stream) purgeChunks(ctx context.Context, stream jetstream.Stream, nuid string) error {
-	return stream.Purge(ctx, jetstream.WithPurgeSubject("$O."+s.bucket.name+".C."+nuid))
+	return stream.Purge(ctx, jetstream.WithPurgeSubject(s.bucket.chunk(nuid)))
 }

@@ -16,7 +16,7 @@ func (s *Stream) Sweep(ctx context.Context, stray func(agent string, names []str
 	if err != nil {
 		return fmt.Errorf("sweep the object store: %w", err)
 	}
-	chunks := "$O." + s.bucket.name + ".C."
+	chunks := s.bucket.chunk("")
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(chunks+">")) // before the list: what is written meanwhile is listed
 	if err != nil {
 		return fmt.Errorf("sweep the object store: %w", err)
