@@ -125,6 +125,35 @@ func prepare(ctx context.Context, r *Registry, id string) error {
 	return err
 }
 
+// Arrive sees that what is saved of the agents that this machine has claimed is here, as of those that were just handed over to it. What is being done for one already is not
+// waited for; what fails is tried again by others.
+func Arrive(ctx context.Context, r *Registry) {
+	if r.o.Claims == nil || r.o.Claims.Check() != nil {
+		return
+	}
+	missing := slices.DeleteFunc(r.o.Claims.Owned(), func(id string) bool {
+		_, err := r.o.Supervisor.Agent(id)
+		return err == nil || api.IsTemp(id) || r.o.Sessions.There(id)
+	})
+	each(missing, moving, func(id string) {
+		if unlock, free := r.locks.tryLock(id); free {
+			defer unlock()
+			if err := prepare(ctx, r, id); err != nil {
+				r.log.Info("fetch what the machines have of an agent; it is tried again", zap.String("agent", id), zap.Error(err))
+			}
+		}
+	})
+}
+
+// arrive is Arrive for one agent, that waits for what is being done. The lock of its id is not held. The error is that of prepare.
+func arrive(ctx context.Context, r *Registry, id string) error {
+	if !ours(r, id) || r.o.Sessions.There(id) {
+		return nil
+	}
+	defer r.locks.Lock(id)()
+	return prepare(ctx, r, id)
+}
+
 // forget has the other machines forget an agent that is to be deleted here: else one of them might bring it back. The lock of its
 // id is held. The error is NO_QUORUM.
 func forget(ctx context.Context, r *Registry, id string) error {

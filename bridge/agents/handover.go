@@ -3,11 +3,13 @@ package agents
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/ratelimit"
 	"nexus.internal/supervisor"
 )
@@ -71,6 +73,11 @@ func target(r *Registry, id, near string, take bool) (machine, why string) {
 	if len(takers) == 0 {
 		return "", why
 	}
+	if up, here := creator(r, id); here {
+		if to, why := target(r, up, "", false); to == "" && why != "" {
+			return "", fmt.Sprintf("it follows %s, which has created it and stays: %s", up, why)
+		}
+	}
 	machine, ok := r.handOvers.placer.Among(takers, near, take)
 	if !ok {
 		return "", "of the machines that share its directory, none is up, has room and does not drain"
@@ -96,20 +103,27 @@ func waits(r *Registry, id string) bool {
 
 // parentMachine is the machine of the agent that has created another one; first says that it is on this machine, and to be handed over before.
 func parentMachine(r *Registry, id string) (machine string, first bool) {
-	a, err := r.o.Supervisor.Agent(id)
-	if err != nil {
-		return "", false
-	}
-	up := a.Info().Labels.Parent
-	if up == "" {
-		return "", false
-	}
-	owner, _ := r.o.Claims.Owner(up)
-	if owner != r.o.Claims.Self() {
+	up, here := creator(r, id)
+	if !here {
+		owner, _ := r.o.Claims.Owner(up)
 		return owner, false
 	}
 	to, _ := target(r, up, "", false)
 	return "", to != ""
+}
+
+// creator is the agent that has created another one, running or saved, "" for none; here says that this machine has it.
+func creator(r *Registry, id string) (up string, here bool) {
+	if a, err := r.o.Supervisor.Agent(id); err == nil {
+		up = a.Info().Labels.Parent
+	} else if saved, err := r.o.Sessions.Summary(id); err == nil {
+		up = protocol.Value(saved.Settings.ParentAgentID)
+	}
+	if up == "" {
+		return "", false
+	}
+	owner, _ := r.o.Claims.Owner(up)
+	return up, owner == r.o.Claims.Self()
 }
 
 // Drain says whether this machine is to have no agents, also after a restart of the server. HandOver sees to it.

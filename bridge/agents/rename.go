@@ -28,6 +28,9 @@ func (r *Registry) Rename(ctx context.Context, old, name string) error {
 	if err := r.CheckName(name); err != nil {
 		return err
 	}
+	if err := arrive(ctx, r, old); err != nil {
+		return err
+	}
 	held, err := r.o.Sessions.Created(old) // nobody starts them meanwhile
 	if err != nil {
 		return err

@@ -16,6 +16,9 @@ import (
 // Load starts the agent id from the session name; under another name, from a
 // copy of it. The last session's agent may run already.
 func (r *Registry) Load(ctx context.Context, name, id string, p api.LoadSessionParams) (a *supervisor.Agent, restored bool, err error) {
+	if err := arrive(ctx, r, name); err != nil {
+		return nil, false, err
+	}
 	defer r.locks.Lock(id)()
 	return load(ctx, r, name, id, p, nil)
 }
@@ -23,6 +26,9 @@ func (r *Registry) Load(ctx context.Context, name, id string, p api.LoadSessionP
 // Fork starts the agent id from a copy of the session name that ends before that message, by its
 // place; nil is all. id is not name.
 func Fork(ctx context.Context, r *Registry, name, id string, message *uint64) (*supervisor.Agent, error) {
+	if err := arrive(ctx, r, name); err != nil {
+		return nil, err
+	}
 	defer r.locks.Lock(id)()
 	if name == id {
 		return nil, rpc.AgentExists(id)
@@ -99,6 +105,9 @@ func (r *Registry) Clone(ctx context.Context, src, dest string) error {
 	if err := r.CheckName(dest); err != nil {
 		return err
 	}
+	if err := arrive(ctx, r, src); err != nil {
+		return err
+	}
 	defer r.locks.Lock(dest)()
 	if _, err := r.o.Supervisor.Agent(dest); err == nil {
 		return &sessions.Error{Name: dest, Err: sessions.ErrExists}
@@ -142,6 +151,14 @@ func (r *Registry) DeleteSession(ctx context.Context, name string) (deleted bool
 			return false, err
 		}
 	}
+	var unread bool // it is here by the claim, and cannot be read: it is deleted all the same
+	if !r.o.Sessions.There(name) {
+		err := prepare(ctx, r, name)
+		if refused, ok := errors.AsType[*api.Error](err); ok && refused.Kind == api.KindNoQuorum {
+			return false, err
+		}
+		unread = err != nil
+	}
 	if err := forget(ctx, r, name); err != nil {
 		return false, err
 	}
@@ -149,7 +166,7 @@ func (r *Registry) DeleteSession(ctx context.Context, name string) (deleted bool
 	err = r.o.Sessions.Delete(name)
 	release(ctx, r, name)
 	if errors.Is(err, sessions.ErrNotFound) {
-		return false, nil
+		return unread, nil
 	}
 	return err == nil, err
 }

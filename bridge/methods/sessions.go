@@ -15,11 +15,12 @@ import (
 	"nexus.internal/supervisor"
 )
 
-func (m *sessionMethods) list(_ context.Context, _ *rpc.Call, p api.ListSessionsParams) (api.ListSessionsResult, error) {
+func (m *sessionMethods) list(ctx context.Context, _ *rpc.Call, p api.ListSessionsParams) (api.ListSessionsResult, error) {
 	limit := uint64(api.DefaultSessions)
 	if p.Limit != nil {
 		limit = *p.Limit
 	}
+	agents.Arrive(ctx, m.agents)
 	page, total, err := m.page(protocol.Value(p.Offset), limit, protocol.Value(p.IncludeTemp))
 	if err != nil {
 		return api.ListSessionsResult{}, err

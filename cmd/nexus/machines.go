@@ -112,16 +112,18 @@ type cwds struct {
 }
 
 // Place implements [replicated.Directories].
-func (c *cwds) Place(agent string) (cwd string, fresh bool) {
+func (c *cwds) Place(agent string) (p replicated.Place) {
 	if a, err := c.agents.Agent(agent); err == nil {
 		info := a.Info()
-		return protocol.Value(agents.Cwd(info)), info.Labels.CwdLost == protocol.CwdLostFresh
+		return replicated.Place{Cwd: protocol.Value(agents.Cwd(info)), Fresh: info.Labels.CwdLost == protocol.CwdLostFresh, Creator: info.Labels.Parent}
 	}
 	saved, err := c.catalogue.Summary(agent)
 	if err != nil {
-		return "", false // it is not known
+		return p // it is not known
 	}
-	return protocol.Value(saved.Settings.Cwd), protocol.Value(saved.Settings.CwdLost) == protocol.CwdLostFresh
+	return replicated.Place{
+		Cwd: protocol.Value(saved.Settings.Cwd), Fresh: protocol.Value(saved.Settings.CwdLost) == protocol.CwdLostFresh, Creator: protocol.Value(saved.Settings.ParentAgentID),
+	}
 }
 
 // Lose implements [replicated.Directories].

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -22,7 +23,8 @@ func (s *Store) Takers(name string) (machines []string, why string) {
 	if isTemp(name) {
 		return nil, "it is temporary"
 	}
-	cwd, _ := s.o.Dirs.Place(name)
+	place := s.o.Dirs.Place(name)
+	cwd := place.Cwd
 	switch claim, ok := s.node.Owner(name); {
 	case cwd == "" && ok && s.notes.get(name).Epoch != claim.Epoch:
 		return nil, ""
@@ -39,7 +41,22 @@ func (s *Store) Takers(name string) (machines []string, why string) {
 	if len(machines) == 0 {
 		why = fmt.Sprintf("it works in %s, which no other machine shares", cwd)
 	}
+	if at := s.creatorAt(place.Creator); at != "" && at != s.node.Self() && len(machines) > 0 {
+		if !slices.Contains(machines, at) {
+			return nil, fmt.Sprintf("it follows %s, which has created it, to %s alone, and that machine does not share %s", place.Creator, at, cwd)
+		}
+		machines = []string{at}
+	}
 	return machines, why
+}
+
+// creatorAt is the machine that has the agent that has created another one; "" if no machine has it, or there is none.
+func (s *Store) creatorAt(creator string) string {
+	if creator == "" {
+		return ""
+	}
+	claim, _ := s.node.Owner(creator)
+	return claim.Machine
 }
 
 // HandOver makes an agent of this machine that of another one, once a majority has what its files have now. Its records are not open. After an error it is still

@@ -42,6 +42,8 @@ type orphan struct {
 	asked bool // what is said of it was read
 	moves bool // it may be taken over here
 	last  bool // only if none takes it over that shares its directory
+	// creator is the agent that has created it, which it follows; "" for none.
+	creator string
 }
 
 // Prepare sees that the files of an agent that this machine has claimed are those that were shipped last. Its records are not open.
@@ -300,7 +302,8 @@ func (s *Store) Orphans(ctx context.Context) (agents []string) {
 	}
 	s.learn(ctx, unknown)
 	for name, o := range s.orphans {
-		if s.due(name, o) && (o.moves || isTemp(name)) { // a temporary one has ended with its machine, and its name is free
+		at := s.creatorAt(o.creator)
+		if s.due(name, o) && (o.moves && (at == "" || at == s.node.Self()) || isTemp(name)) { // a temporary one has ended with its machine, and its name is free
 			agents = append(agents, name)
 		}
 	}
@@ -348,7 +351,7 @@ func (s *Store) learn(ctx context.Context, names []string) {
 // judge finds whether an orphan may be taken over here, by what was said of it.
 func (s *Store) judge(name string, o *orphan, of about) {
 	shares := of.Shared && s.shares(of.Cwd)
-	o.asked, o.moves, o.last = true, shares || of.Fresh, of.Shared && !shares // the last ones wait longer
+	o.asked, o.moves, o.last, o.creator = true, shares || of.Fresh, of.Shared && !shares, of.Creator // the last ones wait longer
 	if !o.moves {
 		s.log.Info("an agent waits for its machine, as it works in a directory that is not shared", zap.String("agent", name), zap.String("cwd", of.Cwd))
 	}
@@ -364,8 +367,15 @@ func (s *Store) Waits(ctx context.Context, name string) (bool, error) {
 	if err != nil {
 		return false, s.reason(err)
 	}
+	claim, _ := s.node.Owner(name)
+	at := s.creatorAt(of.Creator)
+	if at != "" && at == claim.Machine { // it waits with its creator, or goes where that goes
+		if waits, err := s.Waits(ctx, of.Creator); err != nil || waits {
+			return waits, err
+		}
+	}
 	return !slices.ContainsFunc(s.node.Machines(), func(m cluster.Machine) bool {
-		return m.State == cluster.Up && !m.Draining && (of.Fresh || of.Shared && shares(m.Shared, of.Cwd))
+		return m.State == cluster.Up && !m.Draining && (of.Fresh || of.Shared && shares(m.Shared, of.Cwd)) && (at == "" || at == claim.Machine || at == m.Name)
 	}), nil
 }
 

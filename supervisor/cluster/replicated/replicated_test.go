@@ -35,10 +35,13 @@ type where struct {
 
 const fresh = "fresh:"
 
-func (w where) Place(string) (cwd string, anew bool) {
-	cwd, anew = strings.CutPrefix(w.cwd, fresh)
-	return cwd, anew
+func (w where) Place(agent string) replicated.Place {
+	cwd, anew := strings.CutPrefix(w.cwd, fresh)
+	return replicated.Place{Cwd: cwd, Fresh: anew, Creator: created[agent]}
 }
+
+// created are agents of tests, and who has created each.
+var created = map[string]string{"child": "creator", "orphan": "nobody"}
 
 func (w where) Lose(agent, machine string) error {
 	w.says(agent, "without-"+machine)

@@ -42,6 +42,8 @@ type about struct {
 	Shared bool   `json:"shared,omitzero"`
 	// Fresh says that it goes on elsewhere in an empty directory if it loses its own.
 	Fresh bool `json:"fresh,omitzero"`
+	// Creator is the agent that has created it.
+	Creator string `json:"creator,omitzero"`
 }
 
 // readAbout reads what was said; nothing was if it is empty.
@@ -126,8 +128,8 @@ func (s *Store) shipFiles(ctx context.Context, name string, a *agent) error {
 	if err != nil {
 		return err
 	}
-	cwd, fresh := s.o.Dirs.Place(name)
-	of := about{Machine: s.node.Self(), Cwd: cwd, Shared: s.shares(cwd), Fresh: fresh}
+	place := s.o.Dirs.Place(name)
+	of := about{Machine: s.node.Self(), Cwd: place.Cwd, Shared: s.shares(place.Cwd), Fresh: place.Fresh, Creator: place.Creator}
 	if a.said != of {
 		if _, err := readAbout(name, m.Said()); err != nil { // it stays
 			return err

@@ -36,12 +36,21 @@ const (
 
 // Directories tell where agents work. It is safe for concurrent use.
 type Directories interface {
-	// Place is the working directory of an agent, running or saved; "" if it is not known. Fresh says that the agent is to go on in an
-	// empty one elsewhere if it loses that with its machine.
-	Place(agent string) (cwd string, fresh bool)
+	// Place is where an agent works, running or saved; the zero value if that is not known.
+	Place(agent string) Place
 	// Lose gives an agent an empty directory in the place of the one that it has lost with a machine. Its session is saved here and no
 	// process has it open. What it did before, it may do again.
 	Lose(agent, machine string) error
+}
+
+// Place is where an agent works, and with whom.
+type Place struct {
+	// Cwd is its working directory; "" if it is not known.
+	Cwd string
+	// Fresh says that it is to go on in an empty one elsewhere if it loses that with its machine.
+	Fresh bool
+	// Creator is the agent that has created it, whose limits it shares: it goes to no other machine than that one. It is "" for none.
+	Creator string
 }
 
 // Options say what is kept.
