@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -195,6 +196,9 @@ const (
 	otherModel  = "Or choose another model with set_model."
 )
 
+// whoseLimit matches the agent whose limit the broker names.
+var whoseLimit = regexp.MustCompile(`\bagent ([A-Za-z0-9._-]+) (?:has used|has spent|may spend) `)
+
 // ofLimits are the suggestions by the words of the broker about its limits.
 var ofLimits = map[string]string{
 	"raise limits.tokens":   "Raise limits.tokens with set_limits.",
@@ -214,6 +218,9 @@ func ofChild(e *supervisor.ChildError) Error {
 	out := Refuse(200, api.Errors[s.kind].Code, e.Message, s.kind, "", slices.Clone(s.suggestions)...)
 	for words, suggestion := range ofLimits {
 		if s.kind == api.KindBudgetExceeded && strings.Contains(e.Message, words) {
+			if whose := whoseLimit.FindStringSubmatch(e.Message); whose != nil { // another one perhaps, which has created the one that was asked
+				suggestion = strings.TrimSuffix(suggestion, ".") + " of agent " + whose[1] + "."
+			}
 			out.Err.Data.RecoverySuggestions = []string{suggestion}
 		}
 	}

@@ -94,7 +94,8 @@ func TestAdvice(t *testing.T) {
 		{api.Compact.Row(), &supervisor.CrashError{Incarnation: 2}, "Send it again: the agent comes back with its conversation."},
 		{api.Send.Row(), &supervisor.ChildError{Reason: protocol.BudgetExceeded, Message: "set_limits can raise limits.tokens"}, "Raise limits.tokens with set_limits."},
 		{api.Send.Row(), &supervisor.ChildError{Reason: protocol.BudgetExceeded, Message: "set_limits can raise limits.cost_usd"}, "Raise limits.cost_usd with set_limits."},
-		{api.Send.Row(), &supervisor.ChildError{Reason: protocol.BudgetExceeded, Message: "agent a may spend $5.00, and what model \"m\" costs is not known: add its price, or lift limits.cost_usd"}, "Add the price to config.json and have the server read it again (SIGHUP), or set limits.cost_usd to 0, no limit, with set_limits."},
+		{api.Send.Row(), &supervisor.ChildError{Reason: protocol.BudgetExceeded, Message: "agent a may spend $5.00, and what model \"m\" costs is not known: add its price, or lift limits.cost_usd"}, "Add the price to config.json and have the server read it again (SIGHUP), or set limits.cost_usd to 0, no limit, with set_limits of agent a."},
+		{api.Send.Row(), &supervisor.ChildError{Reason: protocol.BudgetExceeded, Message: "agent boss has used 735 of its 10 tokens: set_limits can raise limits.tokens"}, "Raise limits.tokens with set_limits of agent boss."},
 		{api.Compact.Row(), &supervisor.ChildError{Reason: protocol.Busy}, "Send it again when the turn or the compaction has ended. A turn can be cancelled."},
 	} {
 		t.Run(test.method.Name+" "+test.err.Error(), func(t *testing.T) {

@@ -60,7 +60,7 @@ func TestClusterRemove(t *testing.T) {
 	}
 	_ = b.cmd.Wait() // that it was killed
 	a.untilNodes("a up, b lost, c up")
-	if says, err := a.removes("b"); err != nil || !strings.Contains(says, "b is removed") || !strings.Contains(says, "bound ") || strings.Contains(says, "worker ") {
+	if says, err := a.removes("b"); err != nil || !strings.Contains(says, "b is removed") || !strings.Contains(says, "keys rotate") || !strings.Contains(says, "bound ") || strings.Contains(says, "worker ") {
 		t.Fatalf("remove b: %v\n%s", err, says)
 	}
 	for _, s := range []*live{a, c} {

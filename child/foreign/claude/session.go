@@ -210,7 +210,7 @@ func (s *session) learn(m gjson.Result) {
 	}
 	id := m.Get("session_id").Str
 	s.mu.Lock()
-	if id != "" {
+	if id != "" && !strings.HasPrefix(id, "-") { // which it would read as a flag, as --resume gives it back
 		s.id = id
 	}
 	if model := m.Get("model").Str; model != "" {

@@ -680,6 +680,7 @@ func TestSuggestionsNameVerbs(t *testing.T) {
 		{"See list_keys and revoke_key.", []string{"keys", "create"}, "See SELF keys and SELF keys revoke."},
 		{"See pending of get_permissions.", []string{"load", "a"}, "See pending of SELF approvals."},
 		{"Raise limits.turn_s by set_limits.", []string{"send", "a", "x"}, `Raise limits.turn_s by SELF call set_limits --agent a '{"limits":{"turn_s":N}}'.`},
+		{"Raise limits.tokens with set_limits of agent boss.", []string{"send", "a", "x"}, `Raise limits.tokens with SELF call set_limits --agent boss '{"limits":{"tokens":N}}'.`},
 		{"Raise limits.turn_s by set_limits.", []string{"list"}, `Raise limits.turn_s by SELF call set_limits --agent AGENT '{"limits":{"turn_s":N}}'.`},
 		{"Change it (set_limits for limits).", []string{"create", "a"}, `Change it (SELF call set_limits --agent a '{"limits":{"NAME":N}}' for limits).`},
 		{`Then set_cwd {"cwd":"/DIR"} of agent b.c moves it.`, []string{"send", "a", "x"}, `Then SELF cwd b.c /DIR moves it.`},

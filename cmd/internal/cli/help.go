@@ -121,7 +121,7 @@ func argumentName(cmd *cobra.Command, n, i int) string {
 
 // wireNames matches names of methods and parameters, but for those of one word, which are words
 // of a sentence too. A method of an agent may have its parameters and the agent behind it.
-var wireNames = regexp.MustCompile(`([a-z]+(?:_[a-z]+)+)(?: (\{[^{}]*\})(?: of agent ([A-Za-z0-9._-]+))?)?`)
+var wireNames = regexp.MustCompile(`([a-z]+(?:_[a-z]+)+)(?: (\{[^{}]*\}))?(?: of agent (\.?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*))?`)
 
 // stopping is how a suggestion names the method shutdown, whose name is a word of its own.
 var stopping = regexp.MustCompile(`call shutdown of (?:the agent|agent ([A-Za-z0-9._-]+))`)

@@ -178,8 +178,12 @@ func (a *App) removed(result api.RemoveNodeResult) error {
 	if result.OutsideNATS {
 		nats = "; the servers of NATS are its operator's, and stay as they are"
 	}
-	if err := a.Printf("%s is removed%s\n", result.Node, nats); err != nil || result.Waiting == 0 {
+	if err := a.Printf("%s is removed%s\n", result.Node, nats); err != nil {
 		return err
+	}
+	a.note("who has its disk has the full key of the cluster still: if that may be somebody else, replace it by %s", a.Call("keys rotate"))
+	if result.Waiting == 0 {
+		return nil
 	}
 	rows := [][]string{{"AGENT", "WAITS FOR"}}
 	for _, agent := range result.WaitingAgents {
