@@ -41,7 +41,7 @@ func (s *Store) Takers(name string) (machines []string, why string) {
 	if len(machines) == 0 {
 		why = fmt.Sprintf("it works in %s, which no other machine shares", cwd)
 	}
-	if at := s.creatorAt(place.Creator); at != "" && at != s.node.Self() && len(machines) > 0 {
+	if at := creatorAt(s, place.Creator); at != "" && at != s.node.Self() && len(machines) > 0 {
 		if !slices.Contains(machines, at) {
 			return nil, fmt.Sprintf("it follows %s, which has created it, to %s alone, and that machine does not share %s", place.Creator, at, cwd)
 		}
@@ -51,7 +51,7 @@ func (s *Store) Takers(name string) (machines []string, why string) {
 }
 
 // creatorAt is the machine that has the agent that has created another one; "" if no machine has it, or there is none.
-func (s *Store) creatorAt(creator string) string {
+func creatorAt(s *Store, creator string) string {
 	if creator == "" {
 		return ""
 	}

@@ -302,7 +302,7 @@ func (s *Store) Orphans(ctx context.Context) (agents []string) {
 	}
 	s.learn(ctx, unknown)
 	for name, o := range s.orphans {
-		at := s.creatorAt(o.creator)
+		at := creatorAt(s, o.creator)
 		if s.due(name, o) && (o.moves && (at == "" || at == s.node.Self()) || isTemp(name)) { // a temporary one has ended with its machine, and its name is free
 			agents = append(agents, name)
 		}
@@ -368,7 +368,7 @@ func (s *Store) Waits(ctx context.Context, name string) (bool, error) {
 		return false, s.reason(err)
 	}
 	claim, _ := s.node.Owner(name)
-	at := s.creatorAt(of.Creator)
+	at := creatorAt(s, of.Creator)
 	if at != "" && at == claim.Machine { // it waits with its creator, or goes where that goes
 		if waits, err := s.Waits(ctx, of.Creator); err != nil || waits {
 			return waits, err
