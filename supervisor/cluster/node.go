@@ -146,6 +146,8 @@ func (n *Node) Dial(ctx context.Context, machine string) (net.Conn, error) {
 			err = errNobody
 		case errors.Is(err, tunnel.ErrNoServer):
 			err = tunnel.ErrNoServer
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+			err = errSilent
 		}
 		return nil, err
 	}
@@ -154,6 +156,7 @@ func (n *Node) Dial(ctx context.Context, machine string) (net.Conn, error) {
 // Why a machine is not dialled.
 var (
 	errNobody  = errors.New("no server of that name is there")
+	errSilent  = errors.New("its server does not answer")
 	errRemoved = errors.New("it was removed from the cluster, and has not joined anew")
 )
 
