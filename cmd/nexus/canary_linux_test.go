@@ -146,7 +146,7 @@ func TestBudgetEnds(t *testing.T) {
 	spent := "agent poor has used 130 of its 100 tokens: set_limits can raise limits.tokens"
 	answer := s.send("poor", "echo")
 	told := gjson.Get(answer, "error")
-	if told.Get("message").Str != spent || told.Get("data.type").Str != "BUDGET_EXCEEDED" || told.Get("data.recovery_suggestions.0").Str != "Raise limits.tokens with set_limits." || strings.Contains(answer, "402") { // our limit is no status of HTTP
+	if told.Get("message").Str != spent || told.Get("data.type").Str != "BUDGET_EXCEEDED" || told.Get("data.recovery_suggestions.0").Str != "Raise limits.tokens with set_limits of agent poor." || strings.Contains(answer, "402") { // our limit is no status of HTTP
 		t.Errorf("got %s, want the message %q", answer, spent)
 	}
 	if err := syscall.Kill(s.pid("poor"), syscall.SIGKILL); err != nil {
