@@ -3,6 +3,7 @@ package clusterchaos
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -58,6 +59,7 @@ func place(history []porcupine.Operation) (all []porcupine.Operation, faults []s
 		}
 		outcomes[asked.send] = cmp.Or(told, outcomes[asked.send])
 	}
+	sends := spans(history)
 	whole := last(history, outcomes)
 	if whole == nil {
 		return nil, append(faults, "its conversation was not read while nothing went on")
@@ -73,6 +75,7 @@ func place(history []porcupine.Operation) (all []porcupine.Operation, faults []s
 		p := placed{op: o.Input.(op)}
 		if p.send == "" {
 			p.from, p.to = p.lengths(whole, o.Output.(answer).turns, outcomes)
+			p.begunAgain(whole, o.Output.(answer).turns, outcomes, sends)
 		} else if at, there := places[p.send]; there {
 			p.at = at
 		} else if outcomes[p.send] == completed {
@@ -121,6 +124,50 @@ func (o op) lengths(whole, turns []string, outcomes map[string]string) (from, to
 		}
 	}
 	return from, to
+}
+
+// atOnce is how many sends of an agent may be under way: as many as it has talkers.
+const atOnce = 2
+
+// begunAgain finds out of what was read late where its last sends were under way on a machine that was cut off then, and were begun again where the agent went on: nobody
+// had known that they were accepted (supervisor/SUPERVISION.md, D509). What they stand before in that conversation was not answered yet when they were sent.
+func (p *placed) begunAgain(whole, turns []string, outcomes map[string]string, sends map[string]span) {
+	for n := 1; p.late && p.from > p.to && n <= min(atOnce, len(turns)); n++ {
+		rest := len(turns) - n
+		from, to := p.lengths(whole, turns[:rest], outcomes)
+		ok := from <= to
+		for _, id := range turns[rest:] {
+			at := slices.Index(whole, id)
+			ok = ok && at >= from && !slices.ContainsFunc(whole[from:at], func(before string) bool { return sends[id].asked >= sends[before].told })
+		}
+		if ok {
+			p.from, p.to = from, to
+		}
+	}
+}
+
+// span is from when a send was asked for first, until it was answered first.
+type span struct{ asked, told int64 }
+
+// spans are those of all sends.
+func spans(history []porcupine.Operation) map[string]span {
+	all := map[string]span{}
+	for _, o := range history {
+		id := o.Input.(op).send
+		if id == "" {
+			continue
+		}
+		s, again := all[id]
+		if !again {
+			s = span{math.MaxInt64, math.MaxInt64}
+		}
+		s.asked = min(s.asked, o.Call)
+		if o.Output.(answer).outcome != unknown {
+			s.told = min(s.told, o.Return)
+		}
+		all[id] = s
+	}
+	return all
 }
 
 // step is how many sends the log may have once the operation was answered so; none if it cannot have been.

@@ -51,6 +51,9 @@ func TestModel(t *testing.T) {
 		"late, and of what came later":  {[]porcupine.Operation{send(0, 1, "x", completed), late(read(2, 3, nil, "x", "y")), send(4, 5, "y", completed), read(6, 7, nil, "x", "y")}, false},
 		"late, with what was cut off":   {[]porcupine.Operation{send(0, 1, "x", crashed), late(read(2, 3, nil, "x")), read(4, 5, nil), late(read(6, 7, nil, "x"))}, true},
 		"late, and of another order":    {[]porcupine.Operation{send(0, 1, "x", completed), send(2, 3, "y", completed), late(read(4, 5, nil, "y")), read(6, 7, nil, "x", "y")}, false},
+		"late, of what was begun again": {[]porcupine.Operation{send(0, 9, "y", completed), send(1, 3, "x", completed), late(read(10, 11, nil, "y")), read(12, 13, nil, "x", "y")}, true},
+		"late, and sent behind another": {[]porcupine.Operation{send(4, 9, "y", completed), send(1, 3, "x", completed), late(read(10, 11, nil, "y")), read(12, 13, nil, "x", "y")}, false},
+		"read at once, of the like":     {[]porcupine.Operation{send(0, 9, "y", completed), send(1, 3, "x", completed), read(10, 11, nil, "y"), read(12, 13, nil, "x", "y")}, false},
 		"of another agent's log nobody": {[]porcupine.Operation{read(0, 1, nil, "z")}, false},
 	} {
 		history, faults := place(tc.history)
