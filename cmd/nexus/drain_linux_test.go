@@ -95,8 +95,11 @@ func (s *live) numbers(agent, word string) <-chan []int {
 		var all []int
 		lines := bufio.NewScanner(events.Body)
 		lines.Buffer(nil, 1<<20)
+		var id string
 		for lines.Scan() {
-			if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+			if after, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+				id = after
+			} else if strings.HasPrefix(lines.Text(), "data: ") { // the id at the beginning is of no event
 				n, _ := strconv.Atoi(id) // 0 is out of order
 				all = append(all, n)
 			}
