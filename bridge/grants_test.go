@@ -52,6 +52,19 @@ func (a *asked) change(r *rig, _ *bridge.Options) {
 	}
 }
 
+// forTrusted are the bearers of two keys for the agent trusted-a: one that only narrows it, and one that may grant.
+func forTrusted(t *testing.T, r *rig) (plain, granting string) {
+	t.Helper()
+	plain, _ = r.scoped(auth.ScopeAgent, "trusted-a")
+	g := grant(auth.ScopeAgent, "trusted-a")
+	g.MayGrant = true
+	key, _, err := r.keys.Add(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plain, "Bearer " + key.Reveal()
+}
+
 // A key for one agent changes what the agent may do within what holds, one that may
 // grant within what was granted, and the owner's as it likes. To approve a call and to
 // start a server's program are for the latter two.
@@ -59,19 +72,13 @@ func TestAttackWidenWithAgentKey(t *testing.T) {
 	var children asked
 	r := rigged(t, children.change)
 	r.create("trusted-a")
-	plain, _ := r.scoped(auth.ScopeAgent, "trusted-a")
-	g := grant(auth.ScopeAgent, "trusted-a")
-	g.MayGrant = true
-	key, _, err := r.keys.Add(g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain, key := forTrusted(t, r)
 	for _, caller := range []struct {
 		name, bearer string
 		within       protocol.Bound
 	}{
 		{"plain", plain, protocol.WithinHeld},
-		{"granting", "Bearer " + key.Reveal(), protocol.WithinGranted},
+		{"granting", key, protocol.WithinGranted},
 		{"owner", "Bearer " + r.key.Reveal(), protocol.WithinCeiling},
 	} {
 		for _, method := range []string{
@@ -130,14 +137,8 @@ func TestUndoWithAgentKey(t *testing.T) {
 	var children asked
 	r := rigged(t, children.change)
 	r.create("trusted-a")
-	plain, _ := r.scoped(auth.ScopeAgent, "trusted-a")
-	g := grant(auth.ScopeAgent, "trusted-a")
-	g.MayGrant = true
-	granting, _, err := r.keys.Add(g)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for bearer, unasked := range map[string]bool{plain: true, "Bearer " + granting.Reveal(): false, "Bearer " + r.key.Reveal(): false} {
+	plain, granting := forTrusted(t, r)
+	for bearer, unasked := range map[string]bool{plain: true, granting: false, "Bearer " + r.key.Reveal(): false} {
 		for _, files := range []bool{true, false} {
 			_, body := r.post("/agent/trusted-a", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"undo","params":{"files":%t}}`, files), "Authorization", bearer)
 			changes := children.take()
